@@ -7,16 +7,20 @@ import { join } from 'node:path';
 import { test } from 'node:test';
 import { fileURLToPath } from 'node:url';
 import '../src/index.js';
+import { packageRoot } from '../src/base/paths.js';
+import { PLANNED } from '../src/backends/gpu/families.js';
+import { moduleNames } from '../src/backends/gpu/modules.js';
 import { opList } from '../src/ops/table.js';
 import { opsPage, supportTable } from '../src/parity/docs.js';
-import { staleEvidence, staleText } from '../src/parity/evidence.js';
+import { staleEvidence, staleReason, staleText } from '../src/parity/evidence.js';
+import { launchFiles, planFile } from '../src/parity/launch-files.js';
 import type { Platform } from '../src/parity/platform.js';
-import { hostHash, sourcesNow } from '../src/parity/provenance.js';
+import { hostHash, launchHashes, sourceName, sourcesNow } from '../src/parity/provenance.js';
 import { Golden, goldenFolder } from '../src/parity/golden.js';
 import { reasonFor } from '../src/parity/differences.js';
 import { parseReport, reportJson } from '../src/parity/json.js';
 import { mergeReports, onlyDevices } from '../src/parity/merge.js';
-import { failed, kindOf, totals, unprovedOn } from '../src/parity/report.js';
+import { failed, kindOf, type Report, totals, unprovedOn } from '../src/parity/report.js';
 import { runParity } from '../src/parity/run.js';
 import { judgeValues, noCounts } from '../src/parity/verdict.js';
 
@@ -155,9 +159,65 @@ test('evidence is stale once what it speaks of changes, op by op, and only then'
     'docs/parity/x.json: cpu: measured before src/backends/cpu changed: relu add',
   ]);
   assert.deepEqual(says('cuda:0', launches), []);
-  assert.deepEqual(says('cuda:0', { ...now, host: { cpu: now.host!.cpu, gpu: 'changed' } }), [
+  const { launch: _, ...whole } = report.sources; // a report from before files were told apart
+  const [old] = on('cuda:0').map((e) => ({ ...e, report: { ...e.report, sources: whole } }));
+  assert.deepEqual(staleEvidence([old], { ...now, host: { cpu: now.host!.cpu, gpu: 'changed' } }).flatMap(staleText), [
     'docs/parity/x.json: cuda:0: measured before the code that launches (src/backends/gpu, src/kernels) changed: relu add',
   ]);
+});
+
+const SIM = join(packageRoot, 'docs/parity/sim.json');
+let sim: Report | undefined;
+const simulated = (): Report => (sim ??= parseReport(readFileSync(SIM, 'utf8'), SIM));
+/** The ops of a whole report that a change to one compiled file makes old. */
+function oldAfter(change: string, device = 'sim:32'): string[] {
+  const touched = (file: string): string => readFileSync(file, 'utf8') + (file.endsWith(`/${change}`) ? '\nmore;' : '');
+  const before = sourcesNow();
+  const after = { ...before, host: { ...before.host!, gpu: hostHash('gpu', touched) }, launch: launchHashes(touched) };
+  return opList
+    .filter((r) => staleReason({ ...simulated(), sources: before }, device, r.name, after))
+    .map((r) => r.name);
+}
+test("a plan's change makes its family old and no other, a shared part's change all", () => {
+  const of = (...families: string[]) => opList.filter((r) => families.includes(r.family)).map((r) => r.name);
+  const { uses } = simulated();
+  for (const [file, families, modules] of [
+    ['gpu/scan.js', ['scan'], ['scan']],
+    ['gpu/rope.js', ['rope'], ['rope']],
+    ['gpu/norm.js', ['norm'], ['norm']],
+    ['gpu/attention-trial.js', ['attention'], ['attention', 'attention-backward']],
+    ['gpu/sort.js', ['sort', 'index', 'attention'], ['sort', 'indexing', 'attention', 'attention-backward']],
+  ] as const) {
+    const launching = opList.filter((r) => uses[r.name]?.some((m) => modules.includes(m as never)));
+    const want = new Set([...of(...families), ...launching.map((r) => r.name)]);
+    assert.deepEqual(
+      oldAfter(file),
+      opList.map((r) => r.name).filter((n) => want.has(n)),
+      file,
+    );
+    assert.ok(want.size > 0 && want.size < opList.length / 2, file);
+  }
+  for (const file of ['gpu/run-plan.js', 'kernels/declare.js', 'gpu/movement.js', 'driver/args.js'])
+    assert.equal(oldAfter(file).length, opList.length, file);
+  assert.deepEqual(oldAfter('gpu/decode.js'), [], 'no op of the table goes through recorded decoding');
+  const made = opList.filter((r) => r.family === 'composite').map((r) => r.name);
+  const product = new Set(oldAfter('gpu/matmul.js', 'cuda:0'));
+  assert.ok(
+    made.every((n) => product.has(n)),
+    'a library that served a part leaves no module to tell of it',
+  );
+});
+test('every file that launches is of all ops, of a family, or named here as of none', () => {
+  const none = 'families modules decode decode-experts decode-latent decode-tiles attention-prompts sample side-stream'
+    .split(' ')
+    .map((f) => `src/backends/gpu/${f}.ts`)
+    .concat(['candle', 'candle-elementwise', 'candle-quantized'].map((f) => `src/kernels/${f}.ts`));
+  const all = Object.keys(launchHashes());
+  const own = moduleNames().filter((m) => !/^(candle|decode|sample)/.test(m));
+  for (const name of [...PLANNED, ...own]) assert.ok(all.includes(sourceName(planFile(name))), name);
+  const counted = new Set(opList.flatMap((r) => launchFiles(r, own, false)));
+  counted.add('src/backends/gpu/custom.ts'); // of ops that users define
+  assert.deepEqual([...counted, ...none].sort(), all.sort());
 });
 test('swapping two arguments of a launch makes evidence old, a comment does not', () => {
   const now = hostHash('gpu');

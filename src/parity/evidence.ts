@@ -4,9 +4,11 @@ import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { platformOf } from './platform.js';
 import { packageRoot } from '../base/paths.js';
+import type { Row } from '../ops/op.js';
 import { opList } from '../ops/table.js';
 import { casesOf } from '../testing/cases.js';
 import { parseReport } from './json.js';
+import { launchFiles } from './launch-files.js';
 import { type Sources, sourcesNow } from './provenance.js';
 import type { DeviceEntry, Report } from './report.js';
 
@@ -42,6 +44,7 @@ export function readEvidence(dir = join(packageRoot, 'docs', 'parity')): Evidenc
     .map((f) => ({ file: `docs/parity/${f}`, report: parseReport(readFileSync(join(dir, f), 'utf8'), f) }));
 }
 
+const rowNamed = new Map(opList.map((r) => [r.name, r]));
 /** Why a device's numbers of an op are old: what it is computed by has changed since; undefined where nothing has. */
 export function staleReason(
   report: Report,
@@ -60,7 +63,11 @@ export function staleReason(
   if (!platform) return undefined;
   const changed = (uses[op] ?? []).filter((m) => sources.modules[platform]?.[m] !== now.modules[platform][m]);
   if (changed.length) return changed.map((m) => `kernels/${m}.hip`).join(', ');
-  return sources.host?.gpu === now.host?.gpu ? undefined : 'the code that launches (src/backends/gpu, src/kernels)';
+  if (sources.host?.gpu === now.host?.gpu) return undefined;
+  if (!sources.launch) return 'the code that launches (src/backends/gpu, src/kernels)';
+  const libraries = platform === 'nvidia' || device.startsWith('rocm');
+  const files = launchFiles(rowNamed.get(op) as Row, uses[op] ?? [], libraries);
+  return files.filter((f) => sources.launch?.[f] !== now.launch?.[f]).join(', ') || undefined;
 }
 
 export interface Stale {

@@ -2,7 +2,7 @@
 import { execFileSync } from 'node:child_process';
 import { createHash } from 'node:crypto';
 import { existsSync, readdirSync, readFileSync } from 'node:fs';
-import { join } from 'node:path';
+import { basename, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { forPlatform, type Platform, PLATFORMS } from './platform.js';
 import { moduleNames } from '../backends/gpu/modules.js';
@@ -41,6 +41,8 @@ export interface Sources {
    * The code that packs arguments and launches, by backend, as it runs; evidence from before it was recorded has none.
    */
   readonly host?: Readonly<Record<HostPart, string>>;
+  /** The same for GPUs file by file, since an op's launches go through few of them. */
+  readonly launch?: Readonly<Record<string, string>>;
   /**
    * Kernel files by module, headers included, as each platform's compiler sees them: a branch for AMD does not age
    * NVIDIA's numbers.
@@ -66,24 +68,36 @@ const nativeHash = (): string => {
 };
 /** What packs and launches on each backend, besides the kernels themselves. */
 const HOST = {
-  cpu: ['../backends/cpu.js', '../backends/cpu'],
-  gpu: ['../backends/gpu', '../kernels', '../driver/args.js'],
+  cpu: ['backends/cpu.js', 'backends/cpu'],
+  gpu: ['backends/gpu', 'kernels', 'driver/args.js'],
 } as const;
 export type HostPart = keyof typeof HOST;
 /** Files of these folders that choose, compile or cache, and never touch an argument. */
 const NO_LAUNCH = /^(cache|compile|prebuilt|platform|targets|needed|aot|memory|units|instruction-sets)\.js$/;
+const COMPILED = fileURLToPath(new URL('..', import.meta.url));
 const readText = (file: string): string => readFileSync(file, 'utf8');
+export const textOf = (file: string, read = readText): string => bare(read(join(COMPILED, file))).trim();
+/** Compiled files, relative to src. */
+export const hostFiles = (part: HostPart): string[] =>
+  HOST[part].flatMap((place) =>
+    place.endsWith('.js')
+      ? [place]
+      : readdirSync(join(COMPILED, place))
+          .filter((f) => f.endsWith('.js') && !NO_LAUNCH.test(f))
+          .sort()
+          .map((f) => `${place}/${f}`),
+  );
 export const hostHash = (part: HostPart, read = readText): string =>
   sha(
-    HOST[part].flatMap((place) => {
-      const path = fileURLToPath(new URL(place, import.meta.url));
-      if (place.endsWith('.js')) return [bare(read(path)).trim()];
-      return readdirSync(path)
-        .filter((f) => f.endsWith('.js') && !NO_LAUNCH.test(f))
-        .sort()
-        .flatMap((f) => [f, bare(read(join(path, f))).trim()]);
-    }),
+    hostFiles(part).flatMap((f) =>
+      HOST[part].some((place) => place === f) ? [textOf(f, read)] : [basename(f), textOf(f, read)],
+    ),
   );
+/** Each file that packs or launches on GPUs, by its path in the repository. */
+export const launchHashes = (read = readText): Record<string, string> =>
+  Object.fromEntries(hostFiles('gpu').map((f) => [sourceName(f), sha([textOf(f, read)])]));
+export const sourceName = (compiled: string): string => `src/${compiled.replace(/\.js$/, '.ts')}`;
+
 /** Comments and blank lines say nothing to a compiler. */
 const bare = (text: string): string => text.replace(/\/\/[^\n]*|\/\*[\s\S]*?\*\//g, '').replace(/\s*\n\s*/g, '\n');
 const rowHash = (r: Row): string =>
@@ -97,6 +111,7 @@ export const sourcesNow = (): Sources =>
   (known ??= {
     native: nativeHash(),
     host: { cpu: hostHash('cpu'), gpu: hostHash('gpu') },
+    launch: launchHashes(),
     modules: Object.fromEntries(
       PLATFORMS.map((p) => [
         p,
