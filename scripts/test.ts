@@ -9,6 +9,8 @@ import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { parseArgs } from 'node:util';
+import { openChosen } from '../src/backends/cpu.js';
+import { WickError } from '../src/base/errors.js';
 
 const { values, positionals } = parseArgs({
   allowPositionals: true,
@@ -26,6 +28,14 @@ const files = readdirSync(folder)
   .sort();
 if (files.length === 0) {
   console.error(`no test file begins with ${positionals.join(' or ')}`);
+  process.exit(2);
+}
+// Tests on 'cpu' speak of the engine: on what would serve a user in its place they would pass, slowly, and show nothing.
+try {
+  openChosen();
+} catch (e) {
+  if (!(e instanceof WickError)) throw e;
+  console.error(`${e.message}\nNo test ran. WICK_CPU_ISA=reference runs them on the slow reference engine.`);
   process.exit(2);
 }
 const env: NodeJS.ProcessEnv = {

@@ -159,6 +159,30 @@ test('without a compiler and without a package a sentence says so, and WebAssemb
   assert.match(stdout, INSTEAD);
 });
 
+test('the test runner ends with what the compiler says where the engine does not compile, or does not load', () => {
+  const { WICK_NATIVE: _, WICK_CPU_ISA: __, ...rest } = process.env;
+  const tests = (env: NodeJS.ProcessEnv) =>
+    spawnSync(process.execPath, [new URL('../scripts/test.js', import.meta.url).pathname, 'rooms'], {
+      encoding: 'utf8',
+      env: { ...rest, CXX: fakeCompiler().path, WICK_CACHE_DIR: fresh(), ...env },
+    });
+  for (const [env, sentence] of [
+    [{ BROKEN: 'strided' }, /strided\.cpp:1:1: error: broken on purpose/],
+    [{}, /not loadable: .*libwick\.so: it is no ELF file/], // the fake compiler's library is empty
+    [{ WICK_CPU_ISA: 'mmx' }, /WICK_CPU_ISA is "mmx"; known are .*wasm, reference/],
+  ] as const) {
+    const { status, stdout, stderr } = tests(env);
+    assert.match(stderr, sentence);
+    assert.match(stderr, /No test ran\. WICK_CPU_ISA=reference runs them/);
+    assert.deepEqual([status, stdout], [2, '']);
+  }
+});
+test('WICK_CPU_ISA=reference chooses the reference engine, without a word and without a compiler', () => {
+  const { stdout, stderr } = child(COMPUTE, { PATH: NOWHERE, WICK_CACHE_DIR: fresh(), WICK_CPU_ISA: 'reference' });
+  assert.match(stdout, /^ReferenceBackend 10\.1073/);
+  assert.equal(stderr, '');
+});
+
 test('an engine built while there was a compiler serves without one, unless it is damaged', () => {
   const { path } = fakeCompiler();
   const cache = fresh();

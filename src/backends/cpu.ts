@@ -299,13 +299,20 @@ const WASM = 'wasm';
 /** The shared library, or as WebAssembly where that is asked for by WICK_CPU_ISA. */
 const openEngine = (): Engine => (env('WICK_CPU_ISA') === WASM ? openWasm(findWasm()) : openNative(ensureNative()));
 
+/** The instruction set's name for none: the reference engine. */
+const REFERENCE = 'reference';
+
+/** What WICK_CPU_ISA asks for, or else the shared library; an error where that cannot be had. */
+export const openChosen = (): Backend =>
+  env('WICK_CPU_ISA') === REFERENCE ? new ReferenceBackend('cpu') : new CpuBackend();
+
 /**
  * The engine; as WebAssembly where there is no shared library of it and none can be built, and the reference engine
  * where there is neither. What could be better is said once.
  */
 export function openCpu(): Backend {
   try {
-    return new CpuBackend();
+    return openChosen();
   } catch (e) {
     if (!(e instanceof NativeError) || env('WICK_CPU_ISA')) throw e;
     try {
