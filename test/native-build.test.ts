@@ -235,7 +235,7 @@ test('an engine that holds no instruction set of this CPU is refused when it is 
   const { WICK_CPU_ISA: _, ...env } = process.env;
   const { stdout, stderr } = spawnSync(process.execPath, ['-e', COMPUTE], {
     encoding: 'utf8',
-    env: { ...env, WICK_NATIVE: library },
+    env: { ...env, WICK_NATIVE: library, WICK_CACHE_DIR: fresh() }, // the user's may hold WebAssembly
   });
   assert.match(stderr, /the CPU engine .*foreign\.so was built for instructions that this CPU lacks/);
   assert.match(stdout, INSTEAD);
