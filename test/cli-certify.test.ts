@@ -1,17 +1,13 @@
 // `wick certify` as users run it, on the simulation.
 import assert from 'node:assert/strict';
-import { spawnSync } from 'node:child_process';
-import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
-import { homedir, tmpdir } from 'node:os';
+import { readFileSync } from 'node:fs';
+import { homedir } from 'node:os';
 import { join } from 'node:path';
-import { after, test } from 'node:test';
-import { fileURLToPath } from 'node:url';
+import { test } from 'node:test';
 import { hostCompiler } from '../src/driver/host-cc.js';
+import { scratch, wick } from './cli-support.js';
 
-const main = fileURLToPath(new URL('../src/cli/main.js', import.meta.url));
-const dir = mkdtempSync(join(tmpdir(), 'wick-certify-'));
-after(() => rmSync(dir, { recursive: true, force: true }));
-const wick = (...args: string[]) => spawnSync(process.execPath, [main, ...args], { encoding: 'utf8' });
+const dir = scratch();
 
 const compiler = (() => {
   try {

@@ -6,7 +6,7 @@ import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { test } from 'node:test';
 import { packageRoot, packageVersion } from '../src/base/paths.js';
-import { main, wick } from './cli-support.js';
+import { main, scratch, wick, wickIn } from './cli-support.js';
 import { noModel } from './server-support.js';
 
 const names = (): string[] => [...wick('--help').stdout.matchAll(/^ {2}wick (\S+)/gm)].map((m) => m[1]);
@@ -16,13 +16,13 @@ test('the version', () => assert.equal(wick('--version').stdout, `${packageVersi
 test('every command has help, which does nothing else', () => {
   const all = names();
   assert.ok(all.length >= 15, all.join(' '));
+  const empty = scratch();
   for (const name of all) {
-    const before = readdirSync('.');
-    const { status, stdout, stderr } = wick(name, '--help');
+    const { status, stdout, stderr } = wickIn(empty, name, '--help');
     assert.equal(status, 0, `${name}: ${stderr}`);
     assert.match(stdout, new RegExp(`wick ${name}`));
     assert.equal(stderr, '', name);
-    assert.deepEqual(readdirSync('.'), before);
+    assert.deepEqual(readdirSync(empty), []);
   }
 });
 

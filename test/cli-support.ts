@@ -7,8 +7,15 @@ import { fileURLToPath } from 'node:url';
 
 export const main = join(fileURLToPath(new URL('.', import.meta.url)), '../src/cli/main.js');
 
-export function wick(...args: readonly string[]): { status: number | null; stdout: string; stderr: string } {
-  const r = spawnSync(process.execPath, [main, ...args], { encoding: 'utf8', maxBuffer: 2 ** 26 });
+export interface Ended {
+  readonly status: number | null;
+  readonly stdout: string;
+  readonly stderr: string;
+}
+export const wick = (...args: readonly string[]): Ended => wickIn(undefined, ...args);
+/** In a folder of its own, where what it leaves is seen. */
+export function wickIn(cwd: string | undefined, ...args: readonly string[]): Ended {
+  const r = spawnSync(process.execPath, [main, ...args], { encoding: 'utf8', maxBuffer: 2 ** 26, cwd });
   return { status: r.status, stdout: r.stdout, stderr: r.stderr };
 }
 

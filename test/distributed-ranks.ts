@@ -161,16 +161,19 @@ export function misuse(g: Group): string {
   }
   return 'nothing was said';
 }
-/** One rank does not come. */
-export async function late(g: Group): Promise<string> {
+/** One rank does not come, until the other has been told so. */
+export function late(g: Group, told: Int32Array): string {
   if (g.rank === 1) {
-    await new Promise((r) => setTimeout(r, 1500));
+    Atomics.wait(told, 0, 0);
     return 'late';
   }
   try {
     g.barrier();
   } catch (e) {
     return (e as Error).message;
+  } finally {
+    Atomics.store(told, 0, 1);
+    Atomics.notify(told, 0);
   }
   return 'nothing was said';
 }

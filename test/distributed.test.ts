@@ -75,7 +75,8 @@ test('ranks that call different things are told which', async () => {
     assert.match(String(said), /calls allReduce sum of f32 \[2\], rank \d calls allReduce sum of f32 \[3\]/);
 });
 test('a rank that does not come is named when the time is over', async () => {
-  const [said] = await runLocal(2, ranks, 'late', { timeoutMs: 300 });
+  const told = new Int32Array(new SharedArrayBuffer(4));
+  const [said] = await runLocal(2, ranks, 'late', { data: told, timeoutMs: 300 });
   assert.equal(said, 'rank 0 of 2: rank 1 did not call barrier within 0.3 s');
 });
 test('a thread that throws ends the others', async () => {

@@ -1,11 +1,9 @@
 // The ledger's own logic: verdicts, cells, partial reports, stale evidence, pages, and the command around them.
 import assert from 'node:assert/strict';
-import { spawn, spawnSync } from 'node:child_process';
-import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { spawn } from 'node:child_process';
+import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { test } from 'node:test';
-import { fileURLToPath } from 'node:url';
 import '../src/index.js';
 import { packageRoot } from '../src/base/paths.js';
 import { PLANNED } from '../src/backends/gpu/families.js';
@@ -23,6 +21,7 @@ import { mergeReports, onlyDevices } from '../src/parity/merge.js';
 import { failed, kindOf, type Report, totals, unprovedOn } from '../src/parity/report.js';
 import { runParity } from '../src/parity/run.js';
 import { judgeValues, noCounts } from '../src/parity/verdict.js';
+import { main, scratch, wick } from './cli-support.js';
 
 const judge = (got: number[], want: number[], exact?: number[], bound = 1) =>
   judgeValues({ got, want, ...(exact && { exact }), dtype: 'f32', bound, normwise: false }).verdict;
@@ -299,9 +298,6 @@ test('the table of devices has a line a device, and one for the hardware that no
   assert.match(table, /\| rocm \| AMD GPU \| 0 of .*no AMD GPU has run it/);
 });
 
-const main = join(fileURLToPath(import.meta.url), '../../src/cli/main.js');
-const wick = (...args: string[]) => spawnSync(process.execPath, [main, ...args], { encoding: 'utf8' });
-
 test('wick ops NAME tells formula, bound, gradient, origin and source', () => {
   const { stdout, status } = wick('ops', 'tanh');
   assert.equal(status, 0);
@@ -334,8 +330,7 @@ test('a device asked for that is not there makes the exit status 1', () => {
   assert.match(stdout, /abacus:0: .*unknown device/);
 });
 test('Ctrl-C leaves a valid partial report', async () => {
-  const dir = mkdtempSync(join(tmpdir(), 'wick-parity-'));
-  const file = join(dir, 'report.json');
+  const file = join(scratch(), 'report.json');
   // A run of many minutes, so that the signal comes before its end on any machine.
   const child = spawn(
     process.execPath,
@@ -347,5 +342,4 @@ test('Ctrl-C leaves a valid partial report', async () => {
   assert.equal(status, 130);
   const report = parseReport(readFileSync(file, 'utf8'), file);
   assert.equal(report.complete, false);
-  rmSync(dir, { recursive: true });
 });

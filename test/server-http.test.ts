@@ -185,7 +185,7 @@ describe('the server', { skip: noModel }, () => {
     assert.equal((await s.post(CHAT, ask)).status, 200);
     const refused = await s.post(CHAT, ask);
     assert.equal(refused.status, 429);
-    assert.equal(refused.headers.get('retry-after'), '60');
+    assert.match(refused.headers.get('retry-after') ?? '', /^([1-9]|[1-5]\d|60)$/, 'what is left of the minute');
     assert.equal((await fetch(`${s.server.url}/v1/models`)).status, 200, 'looking costs nothing');
   });
 

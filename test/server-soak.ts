@@ -108,10 +108,11 @@ async function readCancelled(engine: Engine, ask: Ask, cancelAfter: number): Pro
   return { text, over };
 }
 
+/** For so many seconds, and until `least` requests were made: a test counts those, whatever the machine does besides. */
 export async function soak(
   url: string,
   engine: Engine,
-  o: { seconds: number; streams: number; requests?: number; onProgress?: (line: string) => void },
+  o: { seconds: number; streams: number; least?: number; requests?: number; onProgress?: (line: string) => void },
 ): Promise<SoakReport> {
   const list = asks(o.requests ?? 24);
   const pagesUsedBefore = engine.status().pagesUsed;
@@ -129,10 +130,12 @@ export async function soak(
   };
   const random = randomStream(5);
   const begin = performance.now();
+  let asked = 0;
   const lap = async (until: number): Promise<void> => {
     await Promise.all(
       Array.from({ length: o.streams }, async () => {
-        while (performance.now() < until) {
+        while (performance.now() < until || asked < (o.least ?? 0)) {
+          asked++;
           const i = Math.floor(random() * list.length);
           const kind = random();
           const after = 1 + Math.floor(random() * 20);
@@ -160,7 +163,7 @@ export async function soak(
         `${running} running, ${waiting} waiting, ${pagesUsed} pages, ${mebibytes()} MiB`,
     );
   }
-  for (let i = 0; i < 500 && engine.status().running + engine.status().waiting > 0; i++)
+  for (let i = 0; i < 6000 && engine.status().running + engine.status().waiting > 0; i++)
     await new Promise((r) => setTimeout(r, 10));
   return {
     whole,

@@ -8,7 +8,7 @@ import { Hub, type Request } from './hub.js';
 export interface LocalOptions {
   /** Given to every rank's function; plain data. */
   readonly data?: unknown;
-  /** How long a rank waits for the others; default a minute. */
+  /** How long a rank waits for the others; default ten minutes. */
   readonly timeoutMs?: number;
 }
 /** What a rank's thread is started with. */
@@ -35,7 +35,7 @@ export async function runLocal(
 ): Promise<unknown[]> {
   if (!Number.isInteger(size) || size < 1)
     throw new ArgumentError(`runLocal: ${size} ranks; there must be one or more`);
-  const timeoutMs = options.timeoutMs ?? 60_000;
+  const timeoutMs = options.timeoutMs ?? 600_000;
   const channels = Array.from({ length: size }, () => ({
     channel: new MessageChannel(),
     signal: new Int32Array(new SharedArrayBuffer(4)),
