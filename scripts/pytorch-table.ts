@@ -193,7 +193,15 @@ export const NAME_GROUPS: Readonly<Record<string, readonly NamePair[]>> = {
     ['fft.fftfreq, rfftfreq', 'fftfreq(8) rfftfreq(8)'],
   ],
   'Functions of functions': [
-    ['func.vmap', 'vmap(f)', 'one call for each example; ops take leading batch dimensions themselves'],
+    [
+      'func.vmap',
+      'vmap(f)',
+      'in_dims, out_dims and randomness are { inDims, outDims, randomness }; an op without a rule is called for each ' +
+        "example, or refused with { fallback: 'error' }",
+    ],
+    ['func.grad, func.grad_and_value', 'grad(f) gradAndValue(f)', '{ argnums }; arguments may be lists or records'],
+    ['func.vjp, func.jvp', 'vjp(f, x) jvp(f, [x], [v])'],
+    ['func.jacrev, func.hessian', 'jacobian(f, x) hessian(f, x)', 'called with x at once'],
     ['autograd.functional.jacobian, hessian', 'jacobian(f, x) hessian(f, x)', 'of one tensor'],
     ['autograd.grad', 'gradOf(y, [x])'],
   ],

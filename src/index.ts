@@ -56,7 +56,19 @@ export { QTensor, type Weight } from './tensor/qtensor.js';
 export type { BlockType, ProductOptions } from './ops/quantized.js';
 export { defaultGenerator, Generator, manualSeed } from './tensor/random.js';
 export { type DrawOptions, type LikeOptions, type MultinomialOptions, randperm } from './tensor/sampling.js';
-export { type DerivativeOptions, hessian, jacobian, vmap, type VmapOptions } from './tensor/mapped.js';
+export {
+  type DerivativeOptions,
+  grad,
+  gradAndValue,
+  type GradOptions,
+  hessian,
+  jacobian,
+  jvp,
+  vjp,
+  vmap,
+  type VmapOptions,
+} from './tensor/mapped.js';
+export type { TensorTree } from './tensor/tree.js';
 export { keep, scope } from './tensor/scope.js';
 export { type Data, type DataOf, type Nested, Tensor } from './tensor/tensor.js';
 export {

@@ -167,7 +167,7 @@ test('vmap calls a function for each example, gradients flow, and what does not 
     [2, 3],
     [2, 3],
   ]);
-  assert.deepEqual(vmap((v) => v.add(1), { inDims: 1, outDim: 1 })(x).shape, [2, 3, 4]);
+  assert.deepEqual(vmap((v) => v.add(1), { inDims: 1, outDims: 1 })(x).shape, [2, 3, 4]);
   assert.throws(() => vmap((p, q) => p.add(q))(zeros([2]), zeros([3])), /vmap: .* have \[2, 3\] examples/);
   assert.throws(() => vmap((p) => p, { inDims: [null] })(zeros([2])), /vmap: inDims names no argument/);
 });

@@ -8,6 +8,7 @@ import { requireOptions } from '../ops/kernel-row.js';
 import type { GradContext, Grads } from '../ops/op.js';
 import { enableGrad, gradEnabled, type GradRow, noGrad } from '../tensor/autograd.js';
 import { fuse } from '../tensor/fuse.js';
+import { refuseInVmap } from '../tensor/levels.js';
 import { keep, scope } from '../tensor/scope.js';
 import type { Tensor } from '../tensor/tensor.js';
 import { classLosses, hasClassLosses } from '../tensor/training.js';
@@ -183,6 +184,7 @@ export function linearCrossEntropy(
   const most = !inPass ? LOGITS : n * weight.shape[0] <= LOGITS_AT_ONCE ? LOGITS_AT_ONCE : LOGITS_IN_PASSES;
   const fits = Math.max(1, Math.floor(most / weight.shape[0]));
   const each = rows ?? Math.max(1, Math.ceil(n / Math.ceil(n / fits)));
+  refuseInVmap('linearCrossEntropy', 'use crossEntropy of a product');
   const wants = [gradEnabled() && x.requiresGrad, gradEnabled() && weight.requiresGrad] as const;
   const ignore = how.ignoreIndex ?? -100;
   const allCount = (target.dtype === 'u8' || target.dtype === 'u32') && ignore < 0;

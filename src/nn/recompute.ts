@@ -2,6 +2,7 @@
 // One more forward pass of the module, for the memory of everything inside it.
 import { ArgumentError, GradError } from '../base/errors.js';
 import { enableGrad, gradEnabled, type GradRow, noGrad } from '../tensor/autograd.js';
+import { refuseInVmap } from '../tensor/levels.js';
 import { defaultGenerator } from '../tensor/random.js';
 import { scope } from '../tensor/scope.js';
 import { Tensor } from '../tensor/tensor.js';
@@ -37,6 +38,7 @@ function rerun(module: Module, forward: (...inputs: readonly unknown[]) => Tenso
   const given = inputs.filter((x): x is Tensor => x instanceof Tensor);
   const sources = [...new Set([...given.filter((t) => t.requiresGrad), ...params])];
   if (!gradEnabled() || sources.length === 0) return forward(...inputs);
+  refuseInVmap('recompute', 'its results are kept there; leave it out');
   const { seed, offset } = defaultGenerator;
   const out = noGrad(() => forward(...inputs));
   if (!(out instanceof Tensor))

@@ -2,6 +2,7 @@
 import { callerFrames, GradError } from '../base/errors.js';
 import { isFloat } from '../base/dtype.js';
 import type { AssembleRow, ElementwiseRow, GradContext, KernelRow, Params, ViewRow } from '../ops/op.js';
+import { refuseInVmap } from './levels.js';
 import type { Tensor } from './tensor.js';
 
 export type GradRow = ElementwiseRow<any> | KernelRow<any> | ViewRow<any> | AssembleRow<any>;
@@ -103,6 +104,7 @@ export function detectAnomaly<T>(f: () => T): T {
 export function gradHook(t: Tensor, f: (gradient: Tensor) => Tensor | void): Tensor {
   const out = t.detach();
   if (!enabled || !t.requiresGrad) return out;
+  refuseInVmap('gradHook', 'change the gradient outside of it');
   out.requiresGrad = true;
   const row = { ...HOOK, grad: ({ grad }: GradContext) => [f(grad as Tensor) ?? grad] } as unknown as GradRow;
   const [inputs, outputs] = [[t.alias()], [out.alias()]];

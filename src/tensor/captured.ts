@@ -13,6 +13,7 @@ import { copyInto, sameDevice } from './dispatch.js';
 import { keep, scope } from './scope.js';
 import { STEP_WORDS, StepRecording } from './step-recording.js';
 import { Tensor } from './tensor.js';
+import { mapTensors } from './tree.js';
 
 /** What a captured function may answer: tensors, in lists and records of any depth, or nothing. */
 export type CapturedAnswer =
@@ -43,21 +44,13 @@ export interface Captured<A extends readonly Tensor[], R extends CapturedAnswer>
 }
 
 /** Every tensor of an answer changed by g, in an answer of the same form. */
-function mapped<R extends CapturedAnswer>(answer: R, g: (t: Tensor) => Tensor): R {
-  const each = (value: CapturedAnswer, where: string): CapturedAnswer => {
-    if (value === undefined || value === null) return undefined;
-    if (value instanceof Tensor) return g(value);
-    if (Array.isArray(value)) return value.map((v: CapturedAnswer, i) => each(v, `${where}[${i}]`));
-    if (typeof value === 'object' && Object.getPrototypeOf(value) === Object.prototype)
-      return Object.fromEntries(Object.entries(value).map(([k, v]) => [k, each(v, `${where}.${k}`)]));
+const mapped = <R extends CapturedAnswer>(answer: R, g: (t: Tensor) => Tensor): R =>
+  mapTensors(answer, 'its answer', g, (where, kind) => {
     throw new ArgumentError(
-      `captured: ${where} is ${typeof value === 'object' ? `a ${(value as object).constructor?.name}` : `a ${typeof value}`}; ` +
-        'a step answers tensors alone, in lists and records, since numbers would stay what they were when it was ' +
-        'recorded',
+      `captured: ${where} is ${kind}; a step answers tensors alone, in lists and records, since numbers would stay ` +
+        'what they were when it was recorded',
     );
-  };
-  return each(answer, 'its answer') as R;
-}
+  });
 const copied = <R extends CapturedAnswer>(answer: R): R => noGrad(() => mapped(answer, (t) => t.detach().copy()));
 
 /** One recorded list of shapes. */

@@ -8,6 +8,7 @@ import type { KernelRow, Params } from '../ops/op.js';
 import { random } from '../ops/random.js';
 import type { GradRow } from './autograd.js';
 import { Device } from './device.js';
+import { drawn as drawnForExamples } from './batched.js';
 import { apply, drawInto } from './dispatch.js';
 import { defaultGenerator, draw, Generator } from './random.js';
 import { stepRecording } from './step-recording.js';
@@ -213,7 +214,9 @@ export function eye(n: number, options: TensorOptions = {}): Tensor {
 
 const stream = ({ generator, seed }: RandomOptions): Generator | undefined =>
   generator ?? (seed === undefined ? undefined : new Generator(seed));
-function drawn(row: KernelRow<any>, shape: Shape, options: RandomOptions, how: Params): Tensor {
+const drawn = (row: KernelRow<any>, shape: Shape, options: RandomOptions, how: Params): Tensor =>
+  drawnForExamples(shape, (all) => drawnHere(row, all, options, how));
+function drawnHere(row: KernelRow<any>, shape: Shape, options: RandomOptions, how: Params): Tensor {
   const generator = stream(options);
   // A seed gives the same numbers in every run of a recorded step; a stream goes on.
   const step = options.generator || options.seed === undefined ? stepRecording() : undefined;

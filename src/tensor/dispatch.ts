@@ -8,8 +8,11 @@ import { expertRow } from '../ops/expert-rows.js';
 import { storeRow } from '../ops/store.js';
 import type { AssembleRow, ElementwiseRow, KernelRow, Params, RunRow, Sig, ViewRow } from '../ops/op.js';
 import { calledHere, gradEnabled, type GradRow, isRemaking, type Node, NOT_KEPT, refuseNaN } from './autograd.js';
+import { levelOf } from './batched.js';
+import { assignmentOf, runBatched } from './batching.js';
 import type { Device } from './device.js';
 import { checkDTypes, checkParams, differ, launch } from './guard.js';
+import { innermost } from './levels.js';
 import { Tensor } from './tensor.js';
 
 const COPY = movementOps.copy as unknown as KernelRow;
@@ -247,7 +250,10 @@ export function apply(row: GradRow, inputs: readonly Tensor[], params: Params, d
   const kept = keptAmong(row, inputs, params);
   if (kept !== undefined) return carried(row, kept, inputs, params, device);
   const here = inputs.length > 0 ? sameDevice(row.serves ?? row.name, inputs) : undefined;
-  const outs = execute(row, inputs, params, device ?? (here as Device));
+  const level = innermost() && levelOf(inputs);
+  const outs = level
+    ? runBatched(apply, row, inputs, params, level)
+    : execute(row, inputs, params, device ?? (here as Device));
   if (row.grad && anyRequiresGrad(inputs) && gradEnabled()) record(row, inputs, outs, params);
   return outs;
 }
@@ -283,7 +289,8 @@ function record(row: GradRow, inputs: readonly Tensor[], outs: readonly Tensor[]
   };
   const [saved, results] = [inputs.map(kept), outs.map(kept)];
   const { gradReads } = row;
-  const remade = isRemaking() ? remadeAmong(saved, gradReads) : undefined;
+  const sparing = isRemaking() && !innermost(); // examples are kept: what remakes them runs outside of their vmap
+  const remade = sparing ? remadeAmong(saved, gradReads) : undefined;
   // What the rule does not read is known by its shape alone from here on.
   const forget = (t: Tensor, i: number): void => {
     t.dispose();
@@ -294,7 +301,7 @@ function record(row: GradRow, inputs: readonly Tensor[], outs: readonly Tensor[]
     results.forEach((t, i) => forget(t, saved.length + i));
   }
   remade?.forEach((i) => forget(saved[i], i));
-  const remake = isRemaking() ? remakeOf(row, saved, outs, params) : undefined;
+  const remake = sparing ? remakeOf(row, saved, outs, params) : undefined;
   const node: Node = {
     row,
     params,
@@ -355,6 +362,8 @@ export function copyInto(dst: Tensor, src: Tensor): void {
   sameDevice('assign', [dst, src]);
   if (dst.dtype !== src.dtype) differ({ name: 'assign' }, dst, src);
   if (dst.size === 0) return;
+  const level = innermost() && levelOf([dst, src]);
+  if (level) return copyInto(...assignmentOf(dst, src, level));
   const from = broadcast(src, 'assign', dst.shape);
   // The source may be a view of the destination.
   const safe = src.storage === dst.storage ? src.copy() : undefined;

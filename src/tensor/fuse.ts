@@ -8,6 +8,7 @@ import { gradEnabled } from './autograd.js';
 import { broadcast, sameDevice, type Tracer, withTracer } from './dispatch.js';
 import { launchChain } from './guard.js';
 import { keep, scope } from './scope.js';
+import { innermost } from './levels.js';
 import { Tensor } from './tensor.js';
 
 /**
@@ -89,7 +90,7 @@ export function fuse<A extends readonly Tensor[]>(f: (...inputs: A) => Tensor): 
   return (...inputs: A): Tensor => {
     if (inputs.length === 0) throw new ArgumentError('fuse: the function was called without tensors');
     const { backend } = sameDevice('fuse', inputs);
-    if (!backend.runChain || (gradEnabled() && inputs.some((t) => t.requiresGrad))) return f(...inputs);
+    if (!backend.runChain || innermost() || (gradEnabled() && inputs.some((t) => t.requiresGrad))) return f(...inputs);
     let plans = known.get(backend);
     if (!plans) known.set(backend, (plans = new Map()));
     const key = inputs.map((t) => t.dtype).join();

@@ -18,11 +18,15 @@ import { gradEnabled, noGrad } from './autograd.js';
 import type { Device } from './device.js';
 import { apply, sameDevice } from './dispatch.js';
 import { launch } from './guard.js';
+import { innermost } from './levels.js';
 import { recorded } from './recorded.js';
 import { Tensor } from './tensor.js';
 
 const has = ({ backend }: Device, row: KernelRow<any>, dtype: DType): boolean =>
   row.dtypes.includes(dtype) && backend.supports(row, dtype) === true;
+
+/** Whether a step is recorded and no vmap runs, whose examples these kernels would not tell apart. */
+const alone = (): boolean => gradEnabled() && !innermost();
 
 /** Rows from which a product adds its bias by itself: few rows have kernels of their own. */
 const BIASED_ROWS = 64;
@@ -31,7 +35,7 @@ const BIASED_ROWS = 64;
  * that is not to be had. Nets that only run keep to one rounding for any number of rows.
  */
 export function biasedProduct(x: Tensor, weight: Tensor, bias: Tensor): Tensor | undefined {
-  if (!gradEnabled() || !(x.requiresGrad || weight.requiresGrad || bias.requiresGrad)) return undefined;
+  if (!alone() || !(x.requiresGrad || weight.requiresGrad || bias.requiresGrad)) return undefined;
   const { shape, dtype, device } = x;
   const k = shape[shape.length - 1];
   const rows = x.size / k;
@@ -51,7 +55,7 @@ export function trainedNorm(
   bias: Tensor | undefined,
   eps: number,
 ): Tensor | undefined {
-  if (!gradEnabled() || !x.requiresGrad || !weight.requiresGrad || x.size === 0) return undefined;
+  if (!alone() || !x.requiresGrad || !weight.requiresGrad || x.size === 0) return undefined;
   if (bias && (!bias.requiresGrad || kind === 'rms')) return undefined;
   if (weight.dtype !== x.dtype || !has(x.device, NORM_GRADS[kind], x.dtype)) return undefined;
   return apply(TRAINED[kind], [x, weight, ...(bias ? [bias] : [])], { eps, weight: true, bias: bias !== undefined })[0];
@@ -60,7 +64,8 @@ const trained = (kind: 'layer' | 'rms', row: KernelRow<any>): KernelRow<any> => 
   ...row,
   joins: true,
   grad: (ctx: GradContext<any>): Grads => {
-    if (gradEnabled() && row.grad) return row.grad(ctx); // gradients of gradients go through ops that have some
+    // Gradients of gradients, and many side by side, go through ops that have some.
+    if ((gradEnabled() || innermost()) && row.grad) return row.grad(ctx);
     const [x, weight] = ctx.inputs;
     const inputs = [x, ctx.grad as Tensor, weight, ...(ctx.before ? [ctx.before as Tensor] : [])];
     const params = { ...ctx.params, plus: ctx.before !== undefined };
@@ -78,13 +83,13 @@ const TRAINED = {
 export function trainedSwiglu(x: Tensor): Tensor | undefined {
   const { device, dtype, rank } = x;
   const n = x.shape[rank - 1];
-  if (!gradEnabled() || !x.requiresGrad || !x.layout.isContiguous || n % 2 !== 0 || x.size === 0) return undefined;
+  if (!alone() || !x.requiresGrad || !x.layout.isContiguous || n % 2 !== 0 || x.size === 0) return undefined;
   if (!has(device, swigluGradRow, dtype)) return undefined;
   const halves = (t: Tensor): [Tensor, Tensor] => [t.narrow(rank - 1, 0, n / 2), t.narrow(rank - 1, n / 2, n / 2)];
   const [a, b] = noGrad(() => halves(x.detach()));
   const grad = (g: Tensor, given: Tensor): Tensor => {
     const [gate, up] = halves(given);
-    if (gradEnabled()) return gate.siluMulGrad(up, g).cat([gate.siluMul(g)], rank - 1);
+    if (gradEnabled() || innermost()) return gate.siluMulGrad(up, g).cat([gate.siluMul(g)], rank - 1);
     const dx = Tensor.empty(given.shape, dtype, device);
     const flat = (t: Tensor, width: number): Tensor => t.reshape([t.size / width, width]);
     launch(device.backend, swigluGradRow, [flat(given.detach(), n), flat(g, n / 2)], [flat(dx, n)], {});

@@ -2,12 +2,16 @@
 import { GpuBackend } from '../backends/gpu/gpu.js';
 import { bytesOf } from '../base/dtype.js';
 import { noGrad } from './autograd.js';
+import { Batched } from './batched.js';
 import type { Device } from './device.js';
 import { recorded } from './recorded.js';
 import { Tensor } from './tensor.js';
 
 export function transfer(t: Tensor, device: Device): Tensor {
-  const out = direct(t, device) ?? Tensor.fromBytes(t.bytesSync(), t.shape, t.dtype, device);
+  const out =
+    t instanceof Batched
+      ? new Batched(transfer(t.whole, device), t.level)
+      : (direct(t, device) ?? Tensor.fromBytes(t.bytesSync(), t.shape, t.dtype, device));
   return recorded({ name: 'to', formula: 'x on another device', grad: (grad, x) => grad.to(x.device) }, t, out);
 }
 
