@@ -4,7 +4,7 @@ Weights are numbers by formula (test/models-support.ts has the same one), so tha
 import json, os, subprocess, sys, tempfile, zlib
 import numpy as np, torch
 from safetensors.numpy import load as load_bytes, load_file, save, save_file
-from transformers import AutoModel, AutoModelForCausalLM
+from transformers import AutoModel, AutoModelForCausalLM, AutoModelForSeq2SeqLM, AutoModelForSequenceClassification
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
 GOLDEN = os.path.join(os.path.dirname(__file__), '..', 'test', 'golden', 'families')
@@ -118,6 +118,7 @@ MODELS = {
 
 
 ENCODER = {k: v for k, v in SIZES.items() if k != 'num_key_value_heads'}
+DEBERTA = dict(relative_attention=True, pos_att_type=['p2c', 'c2p'], position_biased_input=False, type_vocab_size=0)
 ENCODERS = {
     'mpnet': ('mpnet', dict(pad_token_id=1, max_position_embeddings=60)),
     'albert': ('albert', dict(embedding_size=20, num_hidden_layers=4)),
@@ -127,7 +128,43 @@ ENCODERS = {
     'xlm-roberta': ('xlm-roberta', dict(pad_token_id=1, max_position_embeddings=60)),
     'camembert': ('camembert', dict(pad_token_id=1, max_position_embeddings=60)),
     'distilbert': ('distilbert', dict(dim=48, n_layers=3, n_heads=4, hidden_dim=64)),
+    'deberta-v3': ('deberta-v2', {**DEBERTA, 'share_att_key': True, 'position_buckets': 8, 'norm_rel_ebd': 'layer_norm'}),
+    'deberta-v2': ('deberta-v2', {**DEBERTA, 'position_buckets': 8, 'norm_rel_ebd': 'layer_norm', 'conv_kernel_size': 3,
+                   'conv_act': 'gelu', 'share_att_key': True, 'type_vocab_size': 2}),
+    'deberta-v2-b': ('deberta-v2', {**DEBERTA, 'position_biased_input': True, 'max_relative_positions': 12, 'embedding_size': 20,
+                     'hidden_act': 'relu'}),
+    'deberta-v2-c': ('deberta-v2', {**DEBERTA, 'pos_att_type': ['c2p'], 'share_att_key': True, 'position_buckets': 16}),
+    'deberta-v2-d': ('deberta-v2', {**DEBERTA, 'pos_att_type': ['p2c'], 'max_relative_positions': 7, 'position_buckets': 4,
+                     'max_position_embeddings': 64}),
+    'deberta-v2-e': ('deberta-v2', {**DEBERTA, 'relative_attention': False, 'pos_att_type': None, 'position_biased_input': True}),
+    'nomic_bert-b': ('nomic_bert', dict(head_dim=8)),
 }
+CLASSIFIERS = {
+    'bert': ('bert', dict(num_labels=3)),
+    'xlm-roberta': ('xlm-roberta', dict(num_labels=1, pad_token_id=1, max_position_embeddings=60)),
+    'distilbert': ('distilbert', dict(dim=48, n_layers=2, n_heads=4, hidden_dim=64, num_labels=2)),
+    'electra': ('electra', dict(embedding_size=20, num_labels=2)),
+    'albert': ('albert', dict(embedding_size=20, num_labels=2)),
+    'mpnet': ('mpnet', dict(pad_token_id=1, max_position_embeddings=60, num_labels=2)),
+    'deberta-v2': ('deberta-v2', {**DEBERTA, 'share_att_key': True, 'position_buckets': 8, 'norm_rel_ebd': 'layer_norm',
+                   'num_labels': 3, 'pooler_hidden_act': 'gelu'}),
+    'modernbert': ('modernbert', dict(num_labels=2, local_attention=8)),
+    'modernbert-b': ('modernbert', dict(num_labels=2, local_attention=8, classifier_pooling='mean', classifier_bias=True,
+                     classifier_activation='relu', norm_bias=True)),
+}
+
+
+def classifier_answers(model, vocab, seed):
+    g = torch.Generator().manual_seed(seed)
+    ids = torch.randint(3, vocab, (2, 24), generator=g)
+    mask = torch.ones_like(ids)
+    ids[1, 17:], mask[1, 17:] = model.config.pad_token_id, 0
+    found = {'input_ids': ids, 'attention_mask': mask}
+    if getattr(model.config, 'type_vocab_size', 0) > 1:
+        found['token_type_ids'] = (torch.arange(24) > 9).long().expand(2, 24).contiguous()
+    with torch.no_grad():
+        found['logits'] = model(**found).logits
+    return {k: v.numpy().astype(np.float32 if v.is_floating_point() else np.int32) for k, v in found.items()}
 
 
 def encoder_answers(model, vocab, seed):
@@ -141,6 +178,54 @@ def encoder_answers(model, vocab, seed):
     if getattr(out, 'pooler_output', None) is not None:
         found['pooled'] = out.pooler_output
     return {k: v.numpy().astype(np.float32 if v.is_floating_point() else np.int32) for k, v in found.items()}
+
+
+T5 = dict(vocab_size=96, d_model=48, d_kv=12, d_ff=64, num_layers=2, num_heads=4, pad_token_id=0, eos_token_id=1,
+          decoder_start_token_id=0)
+BART = dict(vocab_size=96, d_model=48, encoder_layers=3, decoder_layers=2, encoder_attention_heads=4, decoder_attention_heads=6,
+            encoder_ffn_dim=64, decoder_ffn_dim=40, max_position_embeddings=40, pad_token_id=1, bos_token_id=0, eos_token_id=2,
+            decoder_start_token_id=2, forced_eos_token_id=None)
+# What generate() is told besides: every rule of a choice once, together where they meet.
+RULES = {
+    't5-b': dict(repetition_penalty=1.7, bad_words_ids=[[1], [40], [17, 3]], forced_bos_token_id=9, begin_suppress_tokens=[5, 8]),
+    't5-c': dict(no_repeat_ngram_size=2, suppress_tokens=[33, 44], min_length=6, forced_eos_token_id=1),
+    't5-d': dict(min_new_tokens=10, begin_suppress_tokens=[20, 60]),
+    'bart': dict(forced_bos_token_id=0, forced_eos_token_id=2, no_repeat_ngram_size=3),
+    'marian': dict(bad_words_ids=[[1]], forced_eos_token_id=2),
+}
+SEQ2SEQ = {
+    't5-b': ('t5', {**T5, 'feed_forward_proj': 'gated-silu', 'relative_attention_num_buckets': 8}),
+    't5-c': ('mt5', {**T5, 'relative_attention_max_distance': 10, 'd_kv': 16, 'tie_word_embeddings': False}),
+    't5-d': ('umt5', {**T5, 'decoder_start_token_id': 7}),
+    'bart': ('bart', BART),
+    'bart-b': ('bart', {**BART, 'scale_embedding': True, 'activation_function': 'relu', 'encoder_layers': 2}),
+    'mbart': ('mbart', BART),
+    'mbart-b': ('mbart', {**BART, 'scale_embedding': True, 'activation_function': 'relu', 'tie_word_embeddings': False}),
+    'marian': ('marian', {**BART, 'scale_embedding': True, 'activation_function': 'swish', 'decoder_start_token_id': 1}),
+    'marian-b': ('marian', {**BART, 'share_encoder_decoder_embeddings': False, 'decoder_vocab_size': 80,
+                 'tie_word_embeddings': False}),
+    'pegasus': ('pegasus', {**BART, 'scale_embedding': True, 'activation_function': 'relu', 'decoder_start_token_id': 1}),
+    'pegasus-b': ('pegasus', {**BART, 'activation_function': 'gelu_new', 'encoder_layers': 2}),
+}
+
+
+def seq2seq_answers(model, vocab, seed):
+    g = torch.Generator().manual_seed(seed)
+    ids = torch.randint(3, vocab, (2, 21), generator=g)
+    mask = torch.ones_like(ids)
+    ids[1, 13:], mask[1, 13:] = model.config.pad_token_id, 0
+    begun = torch.randint(3, getattr(model.config, 'decoder_vocab_size', None) or vocab, (2, 9), generator=g)
+    begun[:, 0] = model.config.decoder_start_token_id
+    # Nothing but what is told here: families carry settings of their own.
+    settings = dict(do_sample=False, num_beams=1, max_new_tokens=14, forced_eos_token_id=None, bad_words_ids=None)
+    with torch.no_grad():
+        out = {'input_ids': ids, 'attention_mask': mask, 'decoder_input_ids': begun,
+               'encoded': model.get_encoder()(input_ids=ids, attention_mask=mask).last_hidden_state,
+               'logits': model(ids, attention_mask=mask, decoder_input_ids=begun).logits,
+               'ruled': model.generate(ids, attention_mask=mask, **{**settings, **model.rules})}
+        model.generation_config.eos_token_id = None
+        out['greedy'] = model.generate(ids, attention_mask=mask, **settings)
+    return {k: v.numpy().astype(np.float32 if v.is_floating_point() else np.int32) for k, v in out.items()}
 
 
 def node(call, data):
@@ -220,6 +305,8 @@ def run(stem, kinds, base, names, make, answer):
             config = json.load(open(os.path.join(at, 'config.json')))
             model = make.from_pretrained(at, dtype=torch.float32, attn_implementation='eager').eval()
         known['models'][name] = {'config': config, 'tensors': specs}
+        if make is AutoModelForSeq2SeqLM:
+            model.rules = known['models'][name]['rules'] = RULES.get(name, {})
         for key, value in answer(model, fields['vocab_size'], seed).items():
             tensors[f'{name}/{key}'] = np.ascontiguousarray(value)
         print(name)
@@ -229,12 +316,16 @@ def run(stem, kinds, base, names, make, answer):
 
 
 def main():
-    asked = sys.argv[1:] or [*MODELS, *ENCODERS]
-    decoders, encoders = ([n for n in asked if n in table] for table in (MODELS, ENCODERS))
+    asked = sys.argv[1:] or [*MODELS, *ENCODERS, *SEQ2SEQ, 'classifiers']
+    decoders, encoders, pairs = ([n for n in asked if n in table] for table in (MODELS, ENCODERS, SEQ2SEQ))
     if decoders:
         run('families', MODELS, SIZES, decoders, AutoModelForCausalLM, answers)
     if encoders:
         run('encoders', ENCODERS, ENCODER, encoders, AutoModel, encoder_answers)
+    if 'classifiers' in asked:
+        run('classifiers', CLASSIFIERS, ENCODER, list(CLASSIFIERS), AutoModelForSequenceClassification, classifier_answers)
+    if pairs:
+        run('seq2seq', SEQ2SEQ, {}, pairs, AutoModelForSeq2SeqLM, seq2seq_answers)
 
 
 main()

@@ -6,6 +6,7 @@ import { join } from 'node:path';
 import { test } from 'node:test';
 import { FormatError, UnsupportedError } from '../src/base/errors.js';
 import { loadTensors, saveTensors } from '../src/io/index.js';
+import { answerRules } from '../src/models/answer-rules.js';
 import type { ImageText } from '../src/models/clip.js';
 import type { TextEncoder } from '../src/models/encoder.js';
 import { loadModel } from '../src/models/load.js';
@@ -20,7 +21,7 @@ import { scope } from '../src/tensor/scope.js';
 import type { Tensor } from '../src/tensor/tensor.js';
 import { testDevices } from '../src/testing/devices.js';
 import { scratch } from './io-support.js';
-import { answerOf, encoders, familyFolder, skipEncoders } from './models-support.js';
+import { answerOf, encoders, familyFolder, pairs, skipEncoders } from './models-support.js';
 
 type Golden = Record<string, Tensor>;
 type Check = (model: any, g: Golden, close: (got: Tensor, name: string, mask?: Tensor) => void) => void;
@@ -123,6 +124,44 @@ for (const name of Object.keys(encoders))
     ),
   );
 
+/** Up to the first end, behind which transformers pads. */
+const upTo = (row: readonly number[], end: number): readonly number[] => {
+  const at = row.indexOf(end, 1);
+  return at < 0 ? row : row.slice(0, at + 1);
+};
+for (const [name, { config, rules }] of Object.entries(pairs))
+  test(`encoder-decoder ${name}: the numbers and the choices of transformers`, () =>
+    scope(() =>
+      noGrad(() => {
+        const folder = familyFolder(name, (f) => f, pairs);
+        const { model } = loadModel<Seq2Seq>(folder, { kind: 'seq2seq', device: 'cpu' });
+        const of = (key: string): Tensor => answerOf(name, key, 'seq2seq');
+        const off = (a: Tensor, b: Tensor): number => a.sub(b).abs().max().item() / b.abs().max().item();
+        const [ids, mask] = [of('input_ids'), of('attention_mask')];
+        const real = mask.cast('f32').unsqueeze(-1);
+        const encoded = model.encode(ids, mask);
+        assert.ok(off(encoded.mul(real), of('encoded').mul(real)) <= 1e-4, 'encoded');
+        const { caches: _, ...fresh } = model.begin(encoded, mask);
+        assert.ok(off(model.decode(of('decoder_input_ids'), fresh), of('logits')) <= 1e-4, 'logits');
+        const greedy = of('greedy').toArray() as number[][];
+        const about = { start: [greedy[0][0]], maxTokens: greedy[0].length - 1 };
+        assert.deepEqual(model.answer(ids, { ...about, end: [] }, mask), greedy);
+        const end = config.eos_token_id as number;
+        const ruled = { ...about, end: [end], maxTokens: 14 };
+        const chosen = model.answer(ids, { ...ruled, ...answerRules({ ...config, ...rules }, name)(ruled) }, mask);
+        const wanted = of('ruled').toArray() as number[][];
+        assert.deepEqual(
+          chosen.map((row) => upTo(row, end)),
+          wanted.map((row) => upTo(row, end)),
+        );
+        model.dispose();
+      }),
+    ));
+test('rules of a choice that are not served are refused by name', () => {
+  assert.throws(() => answerRules({ guidance_scale: 3 }, 'model'), /model: guidance_scale is 3/);
+  assert.deepEqual(answerRules({ guidance_scale: 1, num_beams: 1 }, 'model')({ start: [0], end: [] }), {});
+});
+
 test('distances fall into the buckets of T5', () => {
   const row = (bidirectional: boolean): number[] =>
     [-200, -20, -9, -3, -1, 0, 1, 3, 9, 20, 200].map((d) => distanceBucket(d, bidirectional, 32, 128));
@@ -157,6 +196,7 @@ test('what a config says and is not honoured, and tensors over or missing, are r
   };
   refused((c) => (c.position_embedding_type = 'relative_key'), UnsupportedError, /position_embedding_type/);
   refused((c) => (c.new_switch = 3), UnsupportedError, /new_switch/);
+  refused((c) => (c.hidden_act = 'laplace'), UnsupportedError, /hidden_act is "laplace"/);
   refused(
     (_, t) => t.set('encoder.layer.9.extra', t.get('pooler.dense.bias') as Tensor),
     UnsupportedError,

@@ -141,6 +141,53 @@ test('sentence vectors: pooling, a dense layer, length 1, prompts, and texts of 
   await assert.rejects(EmbeddingModel.load(dir), /pooling_mode_odd/);
 });
 
+/** What Whisper's answers begin with, by what generation_config.json says and what the caller asks for. */
+const KNOWN = { decoder_start_token_id: 3, lang_to_id: { '<|de|>': 11, '<|en|>': 12 }, no_timestamps_token_id: 9 };
+const BOTH = { ...KNOWN, task_to_id: { transcribe: 21, translate: 22 } };
+const STARTS: readonly [generation: object, options: object, start: readonly number[]][] = [
+  [BOTH, { language: 'de' }, [3, 11, 21, 9]],
+  [BOTH, { language: 'en', task: 'translate' }, [3, 12, 22, 9]],
+  [{ ...BOTH, language: 'de', task: 'translate' }, {}, [3, 11, 22, 9]],
+  [{ ...BOTH, language: 'de' }, { language: 'en' }, [3, 12, 21, 9]],
+  [
+    {
+      ...BOTH,
+      forced_decoder_ids: [
+        [1, 12],
+        [2, 22],
+        [3, 9],
+      ],
+    },
+    {},
+    [3, 12, 22, 9],
+  ],
+  [
+    {
+      ...BOTH,
+      forced_decoder_ids: [
+        [1, 12],
+        [2, 22],
+      ],
+    },
+    { language: 'de' },
+    [3, 11, 21, 9],
+  ],
+  [{ decoder_start_token_id: 3, forced_decoder_ids: [[1, 9]] }, {}, [3, 9]],
+];
+async function whisperStarts(dir: string): Promise<void> {
+  for (const [generation, options, start] of STARTS) {
+    writeFileSync(join(dir, 'generation_config.json'), JSON.stringify(generation));
+    const speech = await SpeechModel.load(dir);
+    let seen: readonly number[] = [];
+    speech.model.answer = (_, { start }) => [[...(seen = start)]];
+    await speech.transcribe(new Float32Array(100).fill(0.1), options);
+    assert.deepEqual(seen, start, JSON.stringify(generation));
+    speech.dispose();
+  }
+  writeFileSync(join(dir, 'generation_config.json'), JSON.stringify({ ...KNOWN, forced_decoder_ids: [[2, 9]] }));
+  await assert.rejects(SpeechModel.load(dir), /forced_decoder_ids is \[\[2,9\]\]/);
+}
+
 test('the faces of the other models', { skip: missingGolden('hf/t5', 'hf/whisper', 'hf/vit', 'hf/clip') }, async () => {
   const t5 = await TextToText.load(withTokenizer('t5'));
   assert.equal((await t5.generate(['the cat', 'a dog ran on'], { maxTokens: 6 })).length, 2);
@@ -176,5 +223,6 @@ test('the faces of the other models', { skip: missingGolden('hf/t5', 'hf/whisper
     'string',
   );
   await assert.rejects(speech.transcribe(wav([1, 2], 8000)), /8000 samples a second/);
+  await whisperStarts(dir);
   await assert.rejects(EmbeddingModel.load(dir), /kind speech/);
 });

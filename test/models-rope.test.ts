@@ -2,9 +2,15 @@
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { test } from 'node:test';
+import type { CausalLM } from '../src/models/decoder.js';
 import { Config, inverseFrequencies, readRope } from '../src/models/index.js';
+import { loadModel } from '../src/models/load.js';
 import { rowOrder } from '../src/models/rope.js';
 import { findGolden, missingGolden } from '../src/parity/golden.js';
+import { noGrad } from '../src/tensor/autograd.js';
+import { tensor } from '../src/tensor/create.js';
+import { scope } from '../src/tensor/scope.js';
+import type { Tensor } from '../src/tensor/tensor.js';
 
 interface Case {
   readonly head_dim: number;
@@ -60,3 +66,30 @@ test('a rope type or parameter that nobody knows is refused by name', () => {
   );
   assert.throws(() => read({ rope_type: 'llama3', factor: 'two' }), /rope_parameters\.factor is "two", not a number/);
 });
+
+test(
+  'with a cache, answers past the border of a longrope are those without one (docs/decisions/0019)',
+  {
+    skip: missingGolden('hf/phi3-longrope'),
+  },
+  () =>
+    scope(() =>
+      noGrad(() => {
+        const { model } = loadModel<CausalLM>(findGolden('hf/phi3-longrope') as string, { device: 'cpu' });
+        const border =
+          model.config.layers.map(({ mixer: m }) => (m.kind === 'attention' ? m.rope?.original : 0))[0] ?? 0;
+        const cache = model.newCache();
+        const row = Array.from({ length: border - 3 }, (_, i) => (7 * i + 3) % 90);
+        const last = (ids: readonly number[], held?: typeof cache): Tensor =>
+          model.forward(tensor(Int32Array.from(ids), { shape: [1, ids.length], device: 'cpu' }), held, { last: true });
+        for (let next = [...row], step = 0; step < 7; step++) {
+          const [kept, anew] = [last(next, cache), last(row)];
+          const off = kept.sub(anew).abs().max().item() / anew.abs().max().item();
+          assert.ok(off <= 1e-4, `token ${row.length} of a border at ${border} is off by ${off}`);
+          next = [Number(kept.reshape([-1]).argmax(0).item())];
+          row.push(next[0]);
+        }
+        cache.reset();
+      }),
+    ),
+);

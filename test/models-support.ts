@@ -12,18 +12,26 @@ type Spec = readonly [shape: readonly number[], seed: number, scale: number, off
 interface Family {
   readonly config: Readonly<Record<string, unknown>>;
   readonly tensors: Readonly<Record<string, Spec>>;
+  /** What generate() was told besides, of encoder-decoders. */
+  readonly rules?: Readonly<Record<string, unknown>>;
 }
-export const skipFamilies = missingGolden('families/families.json', 'families/families.safetensors');
-export const skipEncoders = missingGolden('families/encoders.json', 'families/encoders.safetensors');
+type Stem = 'families' | 'encoders' | 'seq2seq' | 'classifiers';
 const file = (name: string): string => findGolden('families', name) as string;
-export const families: Readonly<Record<string, Family>> = skipFamilies
-  ? {}
-  : (JSON.parse(readFileSync(file('families.json'), 'utf8')) as { models: Record<string, Family> }).models;
-
+const missing = (stem: Stem): string | false => missingGolden(`families/${stem}.json`, `families/${stem}.safetensors`);
+const models = (stem: Stem): Readonly<Record<string, Family>> =>
+  missing(stem)
+    ? {}
+    : (JSON.parse(readFileSync(file(`${stem}.json`), 'utf8')) as { models: Record<string, Family> }).models;
+export const skipFamilies = missing('families');
+export const skipEncoders = missing('encoders');
+/** Decoders. */
+export const families = models('families');
 /** Text encoders, likewise. */
-export const encoders: Readonly<Record<string, Family>> = skipEncoders
-  ? {}
-  : (JSON.parse(readFileSync(file('encoders.json'), 'utf8')) as { models: Record<string, Family> }).models;
+export const encoders = models('encoders');
+/** Encoder-decoders. */
+export const pairs = models('seq2seq');
+/** Encoders with a head that classifies. */
+export const classifiers = models('classifiers');
 
 /** Numbers between -0.5 and 0.5 by their place: a hash of 32 bits. */
 function uniform(i: number, seed: number): number {
@@ -53,7 +61,7 @@ export function familyFolder(name: string, change: (f: Family) => Family = (f) =
   return dir;
 }
 const answers = new Map<string, Map<string, Tensor>>();
-export function answerOf(name: string, key: string, from: 'families' | 'encoders' = 'families'): Tensor {
+export function answerOf(name: string, key: string, from: Stem = 'families'): Tensor {
   let all = answers.get(from);
   if (!all) {
     all = loadTensors(file(`${from}.safetensors`), { device: 'cpu' });

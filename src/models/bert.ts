@@ -204,7 +204,7 @@ function bertConfig(c: Config, padded: boolean): BertConfig {
     positions: c.count('max_position_embeddings'),
     types: c.count('type_vocab_size', 2),
     eps: c.number('layer_norm_eps', 1e-12),
-    activation: c.text('hidden_act', 'gelu'),
+    activation: c.activation('hidden_act', 'gelu'),
     ...(padded && { padded: c.count('pad_token_id', 1) }),
   };
 }
@@ -217,7 +217,7 @@ function albertConfig(c: Config): BertConfig {
   return {
     ...config,
     layers: layers * each,
-    activation: c.text('hidden_act', 'gelu_new'),
+    activation: c.activation('hidden_act', 'gelu_new'),
     embedWidth: c.count('embedding_size', 128, 1),
     stored: (i) => `${Math.floor(Math.floor(i / each) / (layers / groups))}.albert_layers.${i % each}`,
   };
@@ -278,7 +278,7 @@ export const BERT_FAMILIES: readonly ModelRow[] = [
         positions: c.count('max_position_embeddings'),
         types: 0,
         eps: 1e-12,
-        activation: c.text('activation', 'gelu'),
+        activation: c.activation('activation', 'gelu'),
       };
       return new Bert(inside(source, source.builder, 'distilbert'), config, DISTILBERT);
     },

@@ -96,7 +96,7 @@ class VisionTower extends Module {
   readonly blocks: PreNormBlock[];
   readonly postNorm: LayerNorm;
   readonly pool: AttentionPool | undefined;
-  constructor(vb: VarBuilder, c: VisionConfig, siglip: boolean, pooled: boolean) {
+  constructor(vb: VarBuilder, c: VisionConfig, siglip: boolean) {
     super();
     const e = vb.pp('embeddings');
     const count = Math.floor(c.image[0] / c.patch[0]) * Math.floor(c.image[1] / c.patch[1]);
@@ -106,7 +106,7 @@ class VisionTower extends Module {
     this.preNorm = siglip ? undefined : layerNorm(c.width, vb.pp('pre_layrnorm'), { eps: c.eps });
     this.blocks = blocksOf(vb.pp('encoder.layers'), c, NAMES);
     this.postNorm = layerNorm(c.width, vb.pp('post_layernorm'), { eps: c.eps });
-    this.pool = siglip && pooled ? new AttentionPool(vb.pp('head'), c) : undefined;
+    this.pool = siglip ? new AttentionPool(vb.pp('head'), c) : undefined;
   }
   /** What comes out of the blocks, (b, places, width); SigLIP's are normed. */
   hidden(pixels: Tensor): Tensor {
@@ -121,8 +121,7 @@ class VisionTower extends Module {
   forward(pixels: Tensor): Tensor {
     const x = this.hidden(pixels);
     if (this.pool) return this.pool.forward(x);
-    const first = x.narrow(1, 0, 1).squeeze(1);
-    return this.classToken ? this.postNorm.forward(first) : first;
+    return this.postNorm.forward(x.narrow(1, 0, 1).squeeze(1));
   }
 }
 
@@ -204,7 +203,7 @@ function tower(c: Config, kind: 'clip' | 'siglip', sizes: Readonly<Record<string
     heads: c.count('num_attention_heads', sizes.heads, 1),
     inner: c.count('intermediate_size', sizes.inner),
     eps: c.number('layer_norm_eps', TOWER_DEFAULTS[kind].eps),
-    activation: c.text('hidden_act', TOWER_DEFAULTS[kind].activation),
+    activation: c.activation('hidden_act', TOWER_DEFAULTS[kind].activation),
   };
 }
 
@@ -220,6 +219,7 @@ function imageText(c: Config, source: ModelSource, kind: 'clip' | 'siglip'): Ima
   source.ignore(/\.position_ids$/);
   const inner = (name: string): Config => c.inner(name) ?? new Config({}, c.where);
   const [t, v] = [inner('text_config'), inner('vision_config')];
+  if (siglip) v.only('vision_use_head', true); // without it an image has no vector of its own
   // Files leave out what equals the defaults of transformers.
   const textSizes = siglip ? { width: 768, heads: 12, inner: 3072 } : { width: 512, heads: 8, inner: 2048 };
   const eos = t.optional('eos_token_id') ?? 49407;
@@ -245,7 +245,7 @@ function imageText(c: Config, source: ModelSource, kind: 'clip' | 'siglip'): Ima
   };
   return new ImageText({
     text: new TextTower(vb.pp('text_model'), text),
-    vision: new VisionTower(vb.pp('vision_model'), vision, siglip, v.flag('vision_use_head', true)),
+    vision: new VisionTower(vb.pp('vision_model'), vision, siglip),
     textProjection: siglip
       ? linear(text.width, size, vb.pp('text_model.head'))
       : linear(text.width, size, vb.pp('text_projection'), { bias: false }),

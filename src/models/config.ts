@@ -1,5 +1,6 @@
 // A model's config as a reader that remembers what was asked for: a field that nobody honoured is refused by name.
 import { FormatError, UnsupportedError } from '../base/errors.js';
+import { isActivation } from '../nn/activation.js';
 
 export type Json = Readonly<Record<string, any>>;
 
@@ -100,6 +101,14 @@ export class Config {
   /** A field that is a string; without a fallback it must be there. */
   text(name: string, fallback?: string): string {
     return this.#typed(name, 'a text', (v) => typeof v === 'string', fallback);
+  }
+  /** A field that names an activation, or whose value holds one's name behind or before others. */
+  activation(name: string, fallback?: string, within = (v: string): string | undefined => v): string {
+    const v = this.text(name, fallback);
+    const f = within(v);
+    if (f === undefined || !isActivation(f))
+      throw new UnsupportedError(`${this.where}: ${this.#name(name)} is ${shown(v)}, an activation that is not known`);
+    return f;
   }
   /** A field that is a list of numbers, of this length where one is given. */
   numbers(name: string, length?: number): readonly number[] {

@@ -1,6 +1,7 @@
 // One table of model families: config.json's model_type and GGUF's architecture to what loads them. Loader, parity and
 // tests read it alike.
 import { UnsupportedError } from '../base/errors.js';
+import { BART_FAMILIES } from './bart.js';
 import { BERT_FAMILIES } from './bert.js';
 import { IMAGE_TEXT_FAMILIES } from './clip.js';
 import { DECODER_FAMILIES } from './families/index.js';
@@ -17,6 +18,7 @@ export const MODELS: readonly ModelRow[] = [
   ...BERT_FAMILIES,
   ...ROTARY_BERT_FAMILIES,
   ...T5_FAMILIES,
+  ...BART_FAMILIES,
   ...WHISPER_FAMILIES,
   ...VIT_FAMILIES,
   ...IMAGE_TEXT_FAMILIES,

@@ -128,7 +128,7 @@ function modernBert(c: Config, source: ModelSource): RotaryBert {
     inner: c.count('intermediate_size'),
     positions: c.count('max_position_embeddings'),
     eps: c.number('norm_eps', 1e-5),
-    activation: c.text('hidden_activation', 'gelu'),
+    activation: c.activation('hidden_activation', 'gelu'),
   };
   const { width, heads, inner } = config;
   const [bias, mlpBias, useBias] = [
@@ -207,7 +207,7 @@ const NOMIC_ONLY: Readonly<Record<string, unknown>> = {
 
 const NOMIC_WITHOUT_EFFECT = [
   ...['tie_word_embeddings', 'reorder_and_upcast_attn', 'use_xentropy', 'dense_seq_output', 'fused_bias_fc'],
-  ...['fused_dropout_add_ln', 'pad_vocab_size_multiple', 'last_layer_subset', 'max_trained_positions', 'head_dim'],
+  ...['fused_dropout_add_ln', 'pad_vocab_size_multiple', 'last_layer_subset', 'max_trained_positions'],
   ...['moe_every_n_layers', 'moe_top_k', 'expert_choice_router', 'ffn_div', 'moe_impl', 'moe_normalize_expert_weights'],
   ...['moe_resid_pdrop', 'num_shared_experts', 'router_aux_loss_coef', 'tie_embeddings'],
 ];
@@ -228,11 +228,13 @@ function nomicBert(c: Config, source: ModelSource): RotaryBert {
     inner: size('n_inner', 'intermediate_size'),
     positions: size('n_positions', 'max_position_embeddings'),
     eps: c.has('layer_norm_epsilon') ? c.number('layer_norm_epsilon') : c.number('layer_norm_eps', 1e-12),
-    activation: c.text('hidden_act', 'silu'),
+    activation: c.activation('hidden_act', 'silu'),
   };
   const { width, heads, inner, eps } = config;
+  const headDim = c.count('head_dim', width / heads, 1);
+  const across = heads * headDim;
   const rope = readRope(c, {
-    headDim: width / heads,
+    headDim,
     maxPositions: config.positions,
     theta: c.number('rotary_emb_base', 1000),
   });
@@ -242,9 +244,9 @@ function nomicBert(c: Config, source: ModelSource): RotaryBert {
   const bare = { bias: false };
   const blocks = Array.from({ length: config.layers }, (_, i) => {
     const at = theirs ? vb.pp('encoder.layers', i) : vb.pp('layers', i);
-    const part = (name: string): Linear => linear(width, width, at.pp('self_attn', name), bare);
+    const part = (name: string): Linear => linear(width, across, at.pp('self_attn', name), bare);
     const [q, k, v] = theirs
-      ? chunks(linear(width, 3 * width, at.pp('attn.Wqkv'), bare), 3)
+      ? chunks(linear(width, 3 * across, at.pp('attn.Wqkv'), bare), 3)
       : ['q_proj', 'k_proj', 'v_proj'].map(part);
     const [up, gate, down] = theirs ? ['fc11', 'fc12', 'fc2'] : ['up_proj', 'gate_proj', 'down_proj'];
     const norm = (name: string): LayerNorm => layerNorm(width, at.pp(name), { eps });
@@ -252,7 +254,7 @@ function nomicBert(c: Config, source: ModelSource): RotaryBert {
       {
         norm1: norm(theirs ? 'norm1' : 'post_attention_layernorm'),
         attention: new MultiHead(
-          { q, k, v, out: theirs ? linear(width, width, at.pp('attn.out_proj'), bare) : part('o_proj') },
+          { q, k, v, out: linear(across, width, at.pp(theirs ? 'attn.out_proj' : 'self_attn.o_proj'), bare) },
           heads,
         ),
         norm2: norm(theirs ? 'norm2' : 'post_mlp_layernorm'),

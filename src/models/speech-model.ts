@@ -10,6 +10,7 @@ import { tensor } from '../tensor/create.js';
 import { keep, scope } from '../tensor/scope.js';
 import type { Tensor } from '../tensor/tensor.js';
 import { loadTokenizer, type Tokenizer } from '../tokenizers/index.js';
+import { answerRules, readGeneration } from './answer-rules.js';
 import { LogMel, readWav } from './audio.js';
 import { Config } from './config.js';
 import { loadModel } from './load.js';
@@ -17,9 +18,9 @@ import type { Whisper } from './whisper.js';
 
 /** Options of `transcribe`. */
 export interface TranscribeOptions {
-  /** 'de' or '<|de|>'; default: what the model hears. */
+  /** 'de' or '<|de|>'; default: what generation_config.json says, else what the model hears. */
   readonly language?: string;
-  /** In the language that is spoken (the default), or in English. */
+  /** In the language that is spoken, or in English; default: what generation_config.json says, else the first. */
   readonly task?: 'transcribe' | 'translate';
   /** Tokens of each window's text; default: what the model has room for. */
   readonly maxTokens?: number;
@@ -30,8 +31,12 @@ interface Tokens {
   readonly languages: Readonly<Record<string, number>>;
   readonly tasks: Readonly<Record<string, number>>;
   readonly noTimestamps: number | undefined;
-  readonly suppressed: readonly number[];
-  readonly suppressedFirst: readonly number[];
+  /** What files ask for where the caller does not: the tokens after the start (null: the language that is heard), */
+  readonly forced: readonly (number | null)[];
+  /** or names of a language and a task, which go before them. */
+  readonly language: string | undefined;
+  readonly task: string | undefined;
+  readonly rules: ReturnType<typeof answerRules>;
 }
 
 /** Speech to text (Whisper). */
@@ -91,27 +96,27 @@ export class SpeechModel {
     try {
       const start = this.#start(features, options);
       const maxTokens = Math.min(options.maxTokens ?? Infinity, model.config.targetPositions - start.length);
-      const [row] = model.answer(features, {
-        start,
-        end: this.#tokens.end,
-        maxTokens,
-        adjust: (logits, step) => this.#without(logits, step === 0),
-      });
+      const about = { start, end: this.#tokens.end, maxTokens };
+      const [row] = model.answer(features, { ...about, ...this.#tokens.rules(about) });
       return this.tokenizer.decode(row.slice(start.length));
     } finally {
       features.dispose();
     }
   }
   /** The start token, and for models of many languages the language, the task and that no times are wanted. */
-  #start(features: Tensor, { language, task = 'transcribe' }: TranscribeOptions): number[] {
-    const { start, languages, tasks, noTimestamps } = this.#tokens;
+  #start(features: Tensor, options: TranscribeOptions): number[] {
+    const { start, languages, tasks, noTimestamps, forced } = this.#tokens;
+    const [language, task] = [options.language ?? this.#tokens.language, options.task ?? this.#tokens.task];
     const out = [start];
-    if (Object.keys(languages).length > 0) {
-      out.push(language === undefined ? this.#heard(features) : this.#languageOf(language));
-      if (Object.hasOwn(tasks, task)) out.push(tasks[task]);
-    } else if (language !== undefined || task !== 'transcribe')
+    if (forced.length > 0 && language === undefined && task === undefined)
+      out.push(...forced.map((id) => id ?? this.#heard(features)));
+    else if (Object.keys(languages).length > 0) {
+      const spoken = forced[0] ?? undefined;
+      out.push(language === undefined ? (spoken ?? this.#heard(features)) : this.#languageOf(language));
+      if (Object.hasOwn(tasks, task ?? 'transcribe')) out.push(tasks[task ?? 'transcribe']);
+    } else if (language !== undefined || (task ?? 'transcribe') !== 'transcribe')
       throw new ArgumentError('speech: this model knows one language and one task');
-    if (noTimestamps !== undefined) out.push(noTimestamps);
+    if (noTimestamps !== undefined && out.at(-1) !== noTimestamps) out.push(noTimestamps);
     return out;
   }
   #languageOf(language: string): number {
@@ -134,24 +139,26 @@ export class SpeechModel {
       }),
     );
   }
-  /** Tokens that are never an answer count for nothing. */
-  #without(logits: Tensor, first: boolean): Tensor {
-    const ids = [...this.#tokens.suppressed, ...(first ? this.#tokens.suppressedFirst : [])];
-    if (ids.length === 0) return logits;
-    const bias = new Float32Array(logits.shape[1]);
-    for (const id of ids) bias[id] = -Infinity;
-    return logits.cast('f32').add(tensor(bias, { device: logits.device }));
-  }
   /** Gives the weights' memory back. */
   dispose(): void {
     this.model.dispose();
   }
 }
 
+/** [[1, language or null], [2, task], ...] as the tokens after the start. */
+function forcedTokens(given: unknown, dir: string): (number | null)[] {
+  const pairs = (given ?? []) as readonly (readonly [number, number | null])[];
+  const tokens = pairs.map(([, id]) => id);
+  if (pairs.some(([at], i) => at !== i + 1) || tokens.slice(1).includes(null))
+    throw new UnsupportedError(
+      `${dir}: forced_decoder_ids is ${JSON.stringify(given)}; served are tokens from place 1 on`,
+    );
+  return tokens;
+}
+
 /** generation_config.json has the tokens; older folders have them in config.json. */
 function readTokens(dir: string): Tokens {
-  const path = join(dir, 'generation_config.json');
-  const g = { ...readJsonFile(join(dir, 'config.json')), ...(existsSync(path) ? readJsonFile(path) : {}) };
+  const g = readGeneration(dir);
   const list = (v: unknown): number[] =>
     Array.isArray(v) ? (v as number[]).filter((id) => id >= 0) : typeof v === 'number' ? [v] : [];
   const [start, noTimestamps] = [g.decoder_start_token_id, g.no_timestamps_token_id];
@@ -162,7 +169,9 @@ function readTokens(dir: string): Tokens {
     languages: (g.lang_to_id ?? {}) as Record<string, number>,
     tasks: (g.task_to_id ?? {}) as Record<string, number>,
     noTimestamps: typeof noTimestamps === 'number' ? noTimestamps : undefined,
-    suppressed: list(g.suppress_tokens),
-    suppressedFirst: list(g.begin_suppress_tokens),
+    forced: forcedTokens(g.forced_decoder_ids, dir),
+    language: typeof g.language === 'string' ? g.language : undefined,
+    task: typeof g.task === 'string' ? g.task : undefined,
+    rules: answerRules(g, dir),
   };
 }

@@ -1,5 +1,4 @@
 // T5 and its kin: an encoder and a decoder with learnt biases by distance, unscaled attention and norms without a mean.
-import { UnsupportedError } from '../base/errors.js';
 import { KvCache } from '../nn/kv-cache.js';
 import { type Embedding, embedding, linear, Linear, type RmsNorm, rmsNorm } from '../nn/layers.js';
 import { type Layer, Module } from '../nn/module.js';
@@ -198,9 +197,8 @@ function t5(c: Config, source: ModelSource): T5 {
     'task_specific_params',
     'decoder_start_token_id',
   );
-  const [, gated, name] = /^(gated-)?(\w+)$/.exec(c.text('feed_forward_proj', 'relu')) ?? [];
-  if (name === undefined)
-    throw new UnsupportedError(`${c.where}: feed_forward_proj is ${String(c.get('feed_forward_proj'))}`);
+  const name = c.activation('feed_forward_proj', 'relu', (v) => /^(?:gated-)?(\w+)$/.exec(v)?.[1]);
+  const gated = c.text('feed_forward_proj', 'relu').startsWith('gated-');
   const type = c.get('model_type');
   const width = c.count('d_model');
   const config: T5Config = {
@@ -214,7 +212,7 @@ function t5(c: Config, source: ModelSource): T5 {
     eps: c.number('layer_norm_epsilon', 1e-6),
     // The gated form was trained with the tanh approximation under the name of gelu.
     activation: gated && name === 'gelu' ? 'gelu_new' : name,
-    gated: gated !== undefined,
+    gated,
     everyLayer: type === 'umt5',
   };
   const layers = c.count('num_layers');

@@ -1,39 +1,48 @@
 // Text to text: an encoder-decoder with its tokenizer.
-import { existsSync } from 'node:fs';
-import { join } from 'node:path';
 import { UnsupportedError } from '../base/errors.js';
 import { type HubOptions, modelPath } from '../hub/index.js';
-import { readJsonFile } from '../io/json-file.js';
 import type { BuilderOptions } from '../nn/var-builder.js';
 import { tensor } from '../tensor/create.js';
 import { loadTokenizer, type Tokenizer } from '../tokenizers/index.js';
+import { answerRules, readGeneration } from './answer-rules.js';
 import { loadModel } from './load.js';
-import type { T5 } from './t5.js';
+import type { Seq2Seq } from './seq2seq.js';
 
-/** Texts to texts (T5): translation, summaries. */
+/**
+ * Texts to texts (T5, BART, Pegasus): translation, summaries. What generation_config.json says about tokens is followed; answers are
+ * the likeliest token each time, whatever number of beams it asks for.
+ */
 export class TextToText {
   /** The network itself. */
-  readonly model: T5;
+  readonly model: Seq2Seq;
   /** How texts become tokens and back. */
   readonly tokenizer: Tokenizer;
   readonly #start: number;
   readonly #end: readonly number[];
-  constructor(model: T5, tokenizer: Tokenizer, start: number, end: readonly number[]) {
+  readonly #rules: ReturnType<typeof answerRules>;
+  constructor(
+    model: Seq2Seq,
+    tokenizer: Tokenizer,
+    start: number,
+    end: readonly number[],
+    rules: ReturnType<typeof answerRules> = () => ({}),
+  ) {
     this.model = model;
     this.tokenizer = tokenizer;
     this.#start = start;
     this.#end = end;
+    this.#rules = rules;
   }
   /** A folder, or owner/name on the Hugging Face hub. */
   static async load(name: string, options: BuilderOptions & HubOptions = {}): Promise<TextToText> {
     const dir = await modelPath(name, options);
-    const { model } = loadModel<T5>(dir, { ...options, kind: 'seq2seq' });
-    const path = join(dir, 'generation_config.json');
-    const c = { ...readJsonFile(join(dir, 'config.json')), ...(existsSync(path) ? readJsonFile(path) : {}) };
+    const { model } = loadModel<Seq2Seq>(dir, { ...options, kind: 'seq2seq' });
+    const c = readGeneration(dir);
+    const rules = answerRules(c, dir);
     const start = c.decoder_start_token_id ?? c.pad_token_id;
     if (typeof start !== 'number') throw new UnsupportedError(`${dir}: no decoder_start_token_id is given`);
     const end = [c.eos_token_id].flat().filter((id): id is number => typeof id === 'number');
-    return new TextToText(model, loadTokenizer(dir), start, end);
+    return new TextToText(model, loadTokenizer(dir), start, end, rules);
   }
   /** The likeliest answer to each text. */
   async generate(
@@ -46,7 +55,7 @@ export class TextToText {
     const rows = texts.map((t) => this.tokenizer.encode(t));
     const time = Math.max(1, ...rows.map((r) => r.length));
     const pad = this.tokenizer.roleId('pad') ?? 0;
-    const device = this.model.shared.weight.device;
+    const device = this.model.parameters()[0].device;
     const shape = [rows.length, time];
     const ids = tensor(Int32Array.from(rows.flatMap((r) => [...r, ...Array<number>(time - r.length).fill(pad)])), {
       shape,
@@ -57,11 +66,8 @@ export class TextToText {
       { shape, device },
     );
     try {
-      const answers = this.model.answer(
-        ids,
-        { start: [this.#start], end: this.#end, maxTokens: options.maxTokens ?? 128 },
-        mask,
-      );
+      const about = { start: [this.#start], end: this.#end, maxTokens: options.maxTokens ?? 128 };
+      const answers = this.model.answer(ids, { ...about, ...this.#rules(about) }, mask);
       return answers.map((row) => this.tokenizer.decode(row.slice(1)));
     } finally {
       ids.dispose();

@@ -1,6 +1,7 @@
 // Vision transformers: an image in patches, a class token, blocks; ViT's classifier and the vision halves of CLIP and
 // SigLIP share it.
 import { ArgumentError } from '../base/errors.js';
+import { activation } from '../nn/activation.js';
 import { type Conv2d, conv2d, type LayerNorm, layerNorm, type Linear, linear } from '../nn/layers.js';
 import { Module } from '../nn/module.js';
 import type { VarBuilder } from '../nn/var-builder.js';
@@ -81,9 +82,10 @@ export class Vit extends Module {
   readonly classifier: Linear | undefined;
   /** The classes' names, by number. */
   readonly labels: readonly string[];
+  readonly #poolerBend: (x: Tensor) => Tensor;
   constructor(
     vb: VarBuilder,
-    c: TowerConfig & { readonly image: readonly [number, number]; readonly patch: readonly [number, number] },
+    c: TowerConfig & Record<'image' | 'patch', readonly [number, number]> & { readonly pooled: [number, string] },
     channels: number,
     head: { readonly classifier?: Linear; readonly labels: readonly string[] },
     qkvBias: boolean,
@@ -107,7 +109,8 @@ export class Vit extends Module {
       mlp: ['intermediate.dense', 'output.dense'],
     });
     this.norm = layerNorm(c.width, vb.pp('layernorm'), { eps: c.eps });
-    this.pooler = vb.has('pooler.dense.weight') ? linear(c.width, c.width, vb.pp('pooler.dense')) : undefined;
+    this.pooler = vb.has('pooler.dense.weight') ? linear(c.width, c.pooled[0], vb.pp('pooler.dense')) : undefined;
+    this.#poolerBend = activation(c.pooled[1]);
     this.classifier = head.classifier;
     this.labels = head.labels;
   }
@@ -124,13 +127,12 @@ export class Vit extends Module {
   forward(pixels: Tensor): Tensor {
     const first = this.hidden(pixels).narrow(1, 0, 1).squeeze(1);
     if (this.classifier) return this.classifier.forward(first);
-    return this.pooler ? this.pooler.forward(first).tanh() : first;
+    return this.pooler ? this.#poolerBend(this.pooler.forward(first)) : first;
   }
 }
 
 function vit(c: Config, source: ModelSource): Vit {
-  c.ignore('encoder_stride', 'pooler_output_size');
-  c.only('pooler_act', 'tanh');
+  c.ignore('encoder_stride');
   const width = c.count('hidden_size');
   const inside = source.has('vit.embeddings.cls_token');
   const labels = Object.values((c.get('id2label') ?? {}) as Record<string, string>);
@@ -143,9 +145,10 @@ function vit(c: Config, source: ModelSource): Vit {
     heads: c.count('num_attention_heads', undefined, 1),
     inner: c.count('intermediate_size'),
     eps: c.number('layer_norm_eps', 1e-12),
-    activation: c.text('hidden_act', 'gelu'),
+    activation: c.activation('hidden_act', 'gelu'),
     image: sideLengths(c, 'image_size'),
     patch: sideLengths(c, 'patch_size'),
+    pooled: [c.count('pooler_output_size', width), c.activation('pooler_act', 'tanh')] as [number, string],
   };
   const head = { labels, ...(classifier && { classifier }) };
   return new Vit(inside ? source.builder.pp('vit') : source.builder, config, c.count('num_channels', 3), head, bias);

@@ -11,12 +11,12 @@ import {
   Linear,
   linear,
 } from '../nn/layers.js';
-import { Module } from '../nn/module.js';
 import type { VarBuilder } from '../nn/var-builder.js';
 import type { Tensor } from '../tensor/tensor.js';
+import { CrossBlock } from './bart.js';
 import type { Config } from './config.js';
 import type { ModelRow } from './model-row.js';
-import { type AttendOptions, type FeedForward, feedForward, type MultiHead, multiHead } from './parts.js';
+import type { MultiHead } from './parts.js';
 import { Seq2Seq, type Seq2SeqState } from './seq2seq.js';
 import type { ModelSource } from './source.js';
 
@@ -28,42 +28,19 @@ export interface WhisperConfig {
   readonly targetPositions: number;
   readonly activation: string;
 }
-const ATTENTION = { q: 'q_proj', k: 'k_proj', v: 'v_proj', out: 'out_proj', biases: ['q', 'v', 'out'] } as const;
-
-class WhisperBlock extends Module {
-  readonly norm1: LayerNorm;
-  readonly self: MultiHead;
-  readonly crossNorm: LayerNorm | undefined;
-  readonly cross: MultiHead | undefined;
-  readonly norm2: LayerNorm;
-  readonly mlp: FeedForward;
-  constructor(vb: VarBuilder, width: number, heads: number, inner: number, f: string, decoder: boolean) {
-    super();
-    const norm = (name: string): LayerNorm => layerNorm(width, vb.pp(name));
-    this.norm1 = norm('self_attn_layer_norm');
-    this.self = multiHead(vb.pp('self_attn'), ATTENTION, width, heads);
-    this.crossNorm = decoder ? norm('encoder_attn_layer_norm') : undefined;
-    this.cross = decoder ? multiHead(vb.pp('encoder_attn'), ATTENTION, width, heads) : undefined;
-    this.norm2 = norm('final_layer_norm');
-    this.mlp = feedForward(vb, ['fc1', 'fc2'], width, inner, f);
-  }
-  forward(x: Tensor, self: AttendOptions, ready?: readonly [Tensor, Tensor]): Tensor {
-    let y = x.add(this.self.forward(this.norm1.forward(x), self));
-    if (this.cross && this.crossNorm && ready) y = y.add(this.cross.forward(this.crossNorm.forward(y), { ready }));
-    return y.add(this.mlp.forward(this.norm2.forward(y)));
-  }
-}
+/** Keys have no bias. */
+const BIASES = ['q', 'v', 'out'] as const;
 
 export class Whisper extends Seq2Seq {
   readonly config: WhisperConfig;
   readonly conv1: Conv1d;
   readonly conv2: Conv1d;
   readonly sourcePositions: Embedding;
-  readonly encoderBlocks: WhisperBlock[];
+  readonly encoderBlocks: CrossBlock[];
   readonly encoderNorm: LayerNorm;
   readonly words: Embedding;
   readonly targetPositions: Embedding;
-  readonly decoderBlocks: WhisperBlock[];
+  readonly decoderBlocks: CrossBlock[];
   readonly decoderNorm: LayerNorm;
   readonly head: Linear;
 
@@ -76,10 +53,14 @@ export class Whisper extends Seq2Seq {
   ) {
     super();
     this.config = c;
-    const blocks = (at: VarBuilder, [layers, heads, inner]: typeof encoder, isDecoder: boolean): WhisperBlock[] =>
+    const blocks = (at: VarBuilder, [layers, heads, inner]: typeof encoder, isDecoder: boolean): CrossBlock[] =>
       Array.from(
         { length: layers },
-        (_, i) => new WhisperBlock(at.pp('layers', i), c.width, heads, inner, c.activation, isDecoder),
+        (_, i) =>
+          new CrossBlock(at.pp('layers', i), {
+            ...{ width: c.width, heads, inner, activation: c.activation },
+            ...{ decoder: isDecoder, before: true, biases: BIASES },
+          }),
       );
     const [e, d] = [vb.pp('model.encoder'), vb.pp('model.decoder')];
     this.conv1 = conv1d(c.bins, c.width, 3, e.pp('conv1'), { padding: 1 });
@@ -122,7 +103,7 @@ export class Whisper extends Seq2Seq {
     let x = this.words.forward(ids).add(this.targetPositions.weight.narrow(0, start, t));
     this.decoderBlocks.forEach((block, i) => {
       const cache = state.caches?.[i];
-      x = block.forward(x, { causal: true, ...(cache && { cache }) }, state.crossed[i]);
+      x = block.forward(x, { causal: true, ...(cache && { cache }) }, { ready: state.crossed[i] });
     });
     return this.head.forward(this.decoderNorm.forward(x));
   }
@@ -159,7 +140,7 @@ function whisper(c: Config, source: ModelSource): Whisper {
     bins: c.count('num_mel_bins'),
     sourcePositions: c.count('max_source_positions'),
     targetPositions: c.count('max_target_positions'),
-    activation: c.text('activation_function', 'gelu'),
+    activation: c.activation('activation_function', 'gelu'),
   };
   return new Whisper(source.builder, config, side('encoder'), side('decoder'), tied);
 }

@@ -42,11 +42,17 @@ export const ACTIVATIONS = Object.keys(BY_NAME) as ActivationName[];
 
 const ALIASES: Readonly<Record<string, ActivationName>> = {
   newgelu: 'gelu_new',
+  gelu_python: 'gelu',
+  gelu_accurate: 'gelu_new',
+  gelu_python_tanh: 'gelu_new',
   gelupytorchtanh: 'gelu_pytorch_tanh',
   hardsigmoid: 'hard_sigmoid',
   hardswish: 'hard_swish',
   leakyrelu: 'leaky_relu',
 };
+
+/** Whether activation() knows a name. */
+export const isActivation = (name: string): boolean => Object.hasOwn(ALIASES, name) || Object.hasOwn(BY_NAME, name);
 
 /** The function of a name, with its parameter where it has one. */
 export function activation(name: string, parameter?: number): (x: Tensor) => Tensor {

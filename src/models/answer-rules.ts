@@ -1,0 +1,139 @@
+// What a folder's generation_config.json says about the choice of tokens, on the host: rules in the order in which
+// transformers applies them.
+import { existsSync } from 'node:fs';
+import { join } from 'node:path';
+import { UnsupportedError } from '../base/errors.js';
+import { readJsonFile } from '../io/json-file.js';
+import { tensor } from '../tensor/create.js';
+import type { Tensor } from '../tensor/tensor.js';
+import type { Json } from './config.js';
+import type { AnswerOptions } from './seq2seq.js';
+
+/** What a rule may look at: a row so far (the start included), where its answer begins and where it ends at the latest. */
+interface Place {
+  readonly row: readonly number[];
+  readonly begin: number;
+  readonly longest: number;
+  readonly end: readonly number[];
+}
+/** Changes a row's logits in place. */
+type Rule = (logits: Float32Array, at: Place) => void;
+
+const numbers = (v: unknown): number[] =>
+  (Array.isArray(v) ? v : [v]).filter((id): id is number => typeof id === 'number' && id >= 0);
+const without = (logits: Float32Array, ids: Iterable<number>): void => {
+  for (const id of ids) logits[id] = -Infinity;
+};
+const alone = (logits: Float32Array, ids: readonly number[]): void => {
+  logits.fill(-Infinity);
+  for (const id of ids) logits[id] = 0;
+};
+/** Tokens that would repeat a run of n tokens. */
+function repeats(row: readonly number[], n: number): number[] {
+  const last = row.slice(row.length - n + 1);
+  return row.flatMap((_, i) => {
+    const run = row.slice(i, i + n);
+    return run.length === n && last.every((id, k) => run[k] === id) ? [run[n - 1]] : [];
+  });
+}
+
+/** By field, in the order of transformers; undefined: the value changes nothing. */
+const RULES: Readonly<Record<string, (value: any, all: Json) => Rule | undefined>> = {
+  repetition_penalty: (p: number) =>
+    p === 1
+      ? undefined
+      : (logits, { row }) => {
+          for (const id of new Set(row)) logits[id] = logits[id] < 0 ? logits[id] * p : logits[id] / p;
+        },
+  no_repeat_ngram_size: (n: number) =>
+    n === 0
+      ? undefined
+      : (logits, { row }) => {
+          if (row.length + 1 >= n) without(logits, repeats(row, n));
+        },
+  bad_words_ids: (words: number[][], all) => {
+    const ends = numbers(all.eos_token_id);
+    const bad = words.filter((w) => !(w.length === 1 && ends.includes(w[0])));
+    return (logits, { row }) => {
+      const now = bad.filter((w) => w.slice(0, -1).every((id, i) => row[row.length - w.length + 1 + i] === id));
+      without(
+        logits,
+        now.map((w) => w.at(-1) as number),
+      );
+    };
+  },
+  min_length:
+    (n: number) =>
+    (logits, { row, end }) => {
+      if (row.length < n) without(logits, end);
+    },
+  min_new_tokens:
+    (n: number) =>
+    (logits, { row, begin, end }) => {
+      if (row.length - begin < n) without(logits, end);
+    },
+  forced_bos_token_id:
+    (id: number) =>
+    (logits, { row }) => {
+      if (row.length === 1) alone(logits, [id]);
+    },
+  forced_eos_token_id:
+    (id: number | number[]) =>
+    (logits, { row, longest }) => {
+      if (row.length === longest - 1) alone(logits, numbers(id));
+    },
+  suppress_tokens: (ids: number[]) => (logits) => without(logits, numbers(ids)),
+  begin_suppress_tokens: (ids: number[], all) => {
+    const forced = typeof all.forced_bos_token_id === 'number';
+    return (logits, { row, begin }) => {
+      if (row.length === begin + (forced && begin === 1 ? 1 : 0)) without(logits, numbers(ids));
+    };
+  },
+};
+/** Fields that would change a greedy answer and that no rule serves, with the values that change nothing. */
+const UNSERVED: Readonly<Record<string, readonly unknown[]>> = {
+  sequence_bias: [],
+  guidance_scale: [1],
+  encoder_repetition_penalty: [1],
+  encoder_no_repeat_ngram_size: [0],
+  exponential_decay_length_penalty: [],
+  watermarking_config: [],
+  penalty_alpha: [],
+};
+
+/** config.json's fields, and over them those of generation_config.json. */
+export function readGeneration(dir: string): Json {
+  const path = join(dir, 'generation_config.json');
+  const over = existsSync(path) ? readJsonFile(path) : {};
+  const said = Object.fromEntries(Object.entries(over).filter(([, value]) => value !== null));
+  return { ...readJsonFile(join(dir, 'config.json')), ...said };
+}
+
+/** The rules of a folder as `answer` takes them; fields that cannot be followed are refused by name. */
+export function answerRules(g: Json, where: string): (o: AnswerOptions) => Pick<AnswerOptions, 'adjust'> {
+  for (const [field, fine] of Object.entries(UNSERVED))
+    if (g[field] !== undefined && g[field] !== null && !fine.includes(g[field]))
+      throw new UnsupportedError(
+        `${where}: ${field} is ${JSON.stringify(g[field])}; this changes the answer and is not served`,
+      );
+  const rules = Object.entries(RULES).flatMap(([field, make]) => {
+    const value = g[field] as unknown;
+    const rule = value === undefined || value === null ? undefined : make(value, g);
+    return rule ? [rule] : [];
+  });
+  if (rules.length === 0) return () => ({});
+  return ({ start, end, maxTokens = 64 }) => {
+    const place = { begin: start.length, longest: start.length + maxTokens, end };
+    return {
+      adjust: (logits: Tensor, _step, rows) => {
+        const [, vocabulary] = logits.shape;
+        const all = Float32Array.from(logits.cast('f32').contiguous().dataSync() as Float32Array);
+        rows.forEach((row, i) => {
+          const own = all.subarray(i * vocabulary, (i + 1) * vocabulary);
+          for (const rule of rules) rule(own, { row, ...place });
+        });
+        return tensor(all, { shape: [...logits.shape], device: logits.device });
+      },
+    };
+  };
+}

@@ -1,0 +1,228 @@
+// BART and its kin, encoder-decoders with biases everywhere: mBART (norms before), Marian (translation; positions by
+// sines) and Pegasus (both of these).
+import { ArgumentError, FormatError } from '../base/errors.js';
+import { KvCache } from '../nn/kv-cache.js';
+import { type Embedding, embedding, type LayerNorm, layerNorm, Linear } from '../nn/layers.js';
+import { Module } from '../nn/module.js';
+import type { VarBuilder } from '../nn/var-builder.js';
+import { tensor } from '../tensor/create.js';
+import { keep, scope } from '../tensor/scope.js';
+import type { Tensor } from '../tensor/tensor.js';
+import type { Config } from './config.js';
+import type { ModelRow } from './model-row.js';
+import { type AttendOptions, type FeedForward, feedForward, keysMask, type MultiHead, multiHead } from './parts.js';
+import { Seq2Seq, type Seq2SeqState } from './seq2seq.js';
+import type { ModelSource } from './source.js';
+
+/** A block of an encoder or, with attention to what was read, of a decoder; Whisper's is the same. */
+export interface CrossBlockConfig {
+  readonly width: number;
+  readonly heads: number;
+  readonly inner: number;
+  readonly activation: string;
+  readonly decoder: boolean;
+  /** Norms stand before attention and feed-forward, not behind the additions. */
+  readonly before: boolean;
+  /** Which products of attention have a bias; default all. */
+  readonly biases?: readonly ('q' | 'k' | 'v' | 'out')[];
+}
+
+export class CrossBlock extends Module {
+  readonly norm1: LayerNorm;
+  readonly self: MultiHead;
+  readonly crossNorm: LayerNorm | undefined;
+  readonly cross: MultiHead | undefined;
+  readonly norm2: LayerNorm;
+  readonly mlp: FeedForward;
+  readonly #before: boolean;
+  constructor(vb: VarBuilder, c: CrossBlockConfig) {
+    super();
+    const names = { q: 'q_proj', k: 'k_proj', v: 'v_proj', out: 'out_proj', ...(c.biases && { biases: c.biases }) };
+    const norm = (name: string): LayerNorm => layerNorm(c.width, vb.pp(name));
+    this.#before = c.before;
+    this.norm1 = norm('self_attn_layer_norm');
+    this.self = multiHead(vb.pp('self_attn'), names, c.width, c.heads);
+    this.crossNorm = c.decoder ? norm('encoder_attn_layer_norm') : undefined;
+    this.cross = c.decoder ? multiHead(vb.pp('encoder_attn'), names, c.width, c.heads) : undefined;
+    this.norm2 = norm('final_layer_norm');
+    this.mlp = feedForward(vb, ['fc1', 'fc2'], c.width, c.inner, c.activation);
+  }
+  #step(x: Tensor, norm: LayerNorm, f: (x: Tensor) => Tensor): Tensor {
+    return this.#before ? x.add(f(norm.forward(x))) : norm.forward(x.add(f(x)));
+  }
+  forward(x: Tensor, self: AttendOptions, across?: AttendOptions): Tensor {
+    const { cross, crossNorm } = this;
+    let y = this.#step(x, this.norm1, (h) => this.self.forward(h, self));
+    if (cross && crossNorm && across) y = this.#step(y, crossNorm, (h) => cross.forward(h, across));
+    return this.#step(y, this.norm2, (h) => this.mlp.forward(h));
+  }
+}
+
+/** What tells the families apart. */
+interface BartKind {
+  /** Norms before, and one at the end of each stack. */
+  readonly before: boolean;
+  /** The sum of words and positions is normed. */
+  readonly normed: boolean;
+  /** Positions are sines and cosines, which files may leave out; else they are learnt, from the third row on. */
+  readonly sines: boolean;
+}
+const KINDS: Readonly<Record<string, BartKind>> = {
+  bart: { before: false, normed: true, sines: false },
+  mbart: { before: true, normed: true, sines: false },
+  marian: { before: false, normed: false, sines: true },
+  pegasus: { before: true, normed: false, sines: true },
+};
+/** Rows before the first position's, which learnt positions have. */
+const OFFSET = 2;
+
+/** Sines in the first half of a row, cosines in the second. */
+function sinePositions(count: number, width: number, like: Tensor): Tensor {
+  const half = Math.ceil(width / 2);
+  const data = Float32Array.from({ length: count * width }, (_, i) => {
+    const [position, at] = [Math.floor(i / width), i % width];
+    const pair = at < half ? at : at - half;
+    const angle = position / 10000 ** ((2 * pair) / width);
+    return at < half ? Math.sin(angle) : Math.cos(angle);
+  });
+  return keep(scope(() => tensor(data, { shape: [count, width], device: like.device }).cast(like.dtype)));
+}
+
+interface StackConfig extends Omit<CrossBlockConfig, 'before' | 'decoder'> {
+  readonly layers: number;
+  readonly positions: number;
+  readonly scale: number;
+}
+
+class BartStack extends Module {
+  readonly words: Embedding;
+  readonly positions: Tensor;
+  readonly inNorm: LayerNorm | undefined;
+  readonly blocks: CrossBlock[];
+  readonly outNorm: LayerNorm | undefined;
+  readonly #scale: number;
+  readonly #offset: number;
+  constructor(vb: VarBuilder, c: StackConfig, kind: BartKind, words: Embedding, decoder: boolean) {
+    super();
+    this.words = words;
+    this.#scale = c.scale;
+    this.#offset = kind.sines ? 0 : OFFSET;
+    const stored = !kind.sines || vb.has('embed_positions.weight');
+    this.positions = stored
+      ? vb.get([c.positions + this.#offset, c.width], 'embed_positions.weight')
+      : sinePositions(c.positions, c.width, words.weight);
+    this.inNorm = kind.normed ? layerNorm(c.width, vb.pp('layernorm_embedding')) : undefined;
+    this.blocks = Array.from(
+      { length: c.layers },
+      (_, i) => new CrossBlock(vb.pp('layers', i), { ...c, before: kind.before, decoder }),
+    );
+    this.outNorm = kind.before ? layerNorm(c.width, vb.pp('layer_norm')) : undefined;
+  }
+  /** Words and their positions from `start` on, (b, t, width). */
+  embed(ids: Tensor, start: number): Tensor {
+    const t = ids.shape[1];
+    const room = this.positions.shape[0] - this.#offset;
+    if (start + t > room) throw new ArgumentError(`bart: ${start + t} tokens, the model has ${room} positions`);
+    const words = this.words.forward(ids);
+    const scaled = this.#scale === 1 ? words : words.affine(this.#scale, 0);
+    const x = scaled.add(this.positions.narrow(0, start + this.#offset, t));
+    return this.inNorm?.forward(x) ?? x;
+  }
+}
+
+export class Bart extends Seq2Seq {
+  readonly encoder: BartStack;
+  readonly decoder: BartStack;
+  readonly head: Linear;
+  constructor(encoder: BartStack, decoder: BartStack, head: Linear) {
+    super();
+    this.encoder = encoder;
+    this.decoder = decoder;
+    this.head = head;
+  }
+  encode(ids: Tensor, mask?: Tensor): Tensor {
+    const seen = keysMask(mask);
+    let x = this.encoder.embed(ids, 0);
+    for (const block of this.encoder.blocks) x = block.forward(x, seen ? { mask: seen } : {});
+    return this.encoder.outNorm?.forward(x) ?? x;
+  }
+  begin(encoded: Tensor, mask?: Tensor): Seq2SeqState {
+    const seen = keysMask(mask);
+    return {
+      caches: this.decoder.blocks.map(() => new KvCache()),
+      crossed: this.decoder.blocks.map((b) => (b.cross as MultiHead).keysAndValues(encoded)),
+      ...(seen && { mask: seen }),
+    };
+  }
+  decode(ids: Tensor, state: Seq2SeqState): Tensor {
+    let x = this.decoder.embed(ids, state.caches?.[0]?.length ?? 0);
+    this.decoder.blocks.forEach((block, i) => {
+      const cache = state.caches?.[i];
+      const across = { ready: state.crossed[i], ...(state.mask && { mask: state.mask }) };
+      x = block.forward(x, { causal: true, ...(cache && { cache }) }, across);
+    });
+    return this.head.forward(this.decoder.outNorm?.forward(x) ?? x);
+  }
+}
+
+/** Words of both sides and of the head: one table, or tables of their own. */
+function tables(c: Config, source: ModelSource, vb: VarBuilder, width: number): [Embedding, Embedding, Linear] {
+  const vocabulary = c.count('vocab_size');
+  const answers = c.count('decoder_vocab_size', vocabulary);
+  const [tied, shared] = [c.flag('tie_word_embeddings', true), c.flag('share_encoder_decoder_embeddings', true)];
+  const one = tied && shared;
+  if (one && answers !== vocabulary)
+    throw new FormatError(`${c.where}: decoder_vocab_size is ${answers}, and words are shared out of ${vocabulary}`);
+  const at = (names: readonly string[], size: number): Embedding => {
+    const name = names.find((n) => vb.has(`${n}.weight`)) ?? names[0];
+    return embedding(size, width, vb.pp(name));
+  };
+  // Where all are one, files may hold it under any of its names, or under several.
+  const spare = ['shared', 'encoder.embed_tokens', 'decoder.embed_tokens'];
+  const reading = one ? at(spare, vocabulary) : at(['encoder.embed_tokens', 'shared'], vocabulary);
+  const writing = one ? reading : at(['decoder.embed_tokens', 'shared'], answers);
+  source.ignore(/^(model\.)?(shared|(encoder|decoder)\.embed_tokens)\.weight$/);
+  if (tied) source.ignore(/^lm_head\.weight$/);
+  const weight = tied ? writing.weight : source.builder.get([answers, width], 'lm_head.weight');
+  const bias = source.has('final_logits_bias')
+    ? keep(source.builder.get([1, answers], 'final_logits_bias').reshape([answers]))
+    : undefined;
+  return [reading, writing, new Linear(weight, bias)];
+}
+
+function bart(c: Config, source: ModelSource): Bart {
+  const kind = KINDS[c.text('model_type')];
+  c.only('is_decoder', false);
+  // Old files spell out what their type stands for.
+  c.only('normalize_before', kind.before);
+  c.only('add_final_layer_norm', kind.before);
+  c.only('normalize_embedding', kind.normed);
+  c.only('static_position_embeddings', kind.sines);
+  c.only('add_bias_logits', false);
+  c.ignore('encoder_layerdrop', 'decoder_layerdrop', 'init_std', 'num_hidden_layers', 'classif_dropout', 'output_past');
+  c.ignore(
+    'extra_pos_embeddings',
+    'force_bos_token_to_be_generated',
+    'save_step',
+    '_num_labels',
+    'task_specific_params',
+  );
+  c.ignore('tie_encoder_decoder');
+  const width = c.count('d_model');
+  const scale = c.flag('scale_embedding', false) ? Math.sqrt(width) : 1;
+  const positions = c.count('max_position_embeddings');
+  const activation = c.activation('activation_function', 'gelu');
+  const vb = source.names.some((n) => n.startsWith('model.')) ? source.builder.pp('model') : source.builder;
+  const [reading, writing, head] = tables(c, source, vb, width);
+  const stack = (side: 'encoder' | 'decoder', words: Embedding): BartStack => {
+    const config: StackConfig = {
+      ...{ width, scale, positions, activation },
+      layers: c.count(`${side}_layers`),
+      heads: c.count(`${side}_attention_heads`, undefined, 1),
+      inner: c.count(`${side}_ffn_dim`),
+    };
+    return new BartStack(vb.pp(side), config, kind, words, side === 'decoder');
+  };
+  return new Bart(stack('encoder', reading), stack('decoder', writing), head);
+}
+export const BART_FAMILIES: readonly ModelRow[] = [{ kind: 'seq2seq', types: Object.keys(KINDS), build: bart }];
