@@ -13,7 +13,7 @@ import { Cell } from '../src/driver/ffi.js';
 test('every argument is at its natural alignment', () => {
   const args = new ArgBuffer().u8(1).u16(2).u32(3).u8(4).pointer(5).f32(6).f64(7).i16(-8);
   assert.equal(args.size, 42);
-  const view = new DataView(args.snapshot().buffer);
+  const view = new DataView(args.bytes().buffer);
   assert.deepEqual(
     [
       view.getUint8(0),
@@ -31,7 +31,7 @@ test('every argument is at its natural alignment', () => {
 
 test('64-bit values keep all their bits', () => {
   const args = new ArgBuffer();
-  const read = () => new DataView(args.snapshot().buffer);
+  const read = () => new DataView(args.bytes().buffer);
   assert.equal(args.reset().pointer(0x7fff_1234_5678).size, 8);
   assert.equal(read().getBigUint64(0, true), 0x7fff_1234_5678n);
   for (const v of [-1, -(2 ** 32), -(2 ** 40) - 5, 2 ** 53 - 1, -(2 ** 53) + 1, 0]) {
@@ -45,7 +45,7 @@ test('64-bit values keep all their bits', () => {
 test('structs by value are aligned as asked', () => {
   const args = new ArgBuffer().u8(1).struct(Uint8Array.of(9, 8, 7), 4);
   assert.deepEqual(
-    [...args.snapshot()].filter((_, i) => i >= 4),
+    [...args.bytes()].filter((_, i) => i >= 4),
     [9, 8, 7],
   );
 });

@@ -264,7 +264,7 @@ const dtypesOf = (row: KernelRow<any>, on: DeviceInfo): readonly DType[] =>
   row.name === 'adamInPlace'
     ? ['f32']
     : row.dtypes.filter((d) => on === ON_PAPER[0] || d === 'f32' || d === 'f16' || row.dtypes.length === 1);
-const linesOf = (row: KernelRow<any>, on: DeviceInfo, served?: Served): string[] =>
+const linesOf = (row: KernelRow<any>, on: DeviceInfo, plan: typeof planRow, served?: Served): string[] =>
   dtypesOf(row, on).flatMap((dtype) =>
     samplesOf(row).flatMap(({ inputs: given, params }) => {
       const inputs = given.map((s) => ({ shape: s.shape, dtype: s.dtype ?? dtype }));
@@ -272,12 +272,12 @@ const linesOf = (row: KernelRow<any>, on: DeviceInfo, served?: Served): string[]
       const outputs = views(row.infer(inputs, params), 100, 'contiguous');
       return placesOf(inputs).flatMap((place) => [
         `# ${row.name} ${dtype} ${place} ${inputs.map((s) => `[${s.shape}]`).join(' ')}`,
-        ...planRow(row as unknown as RunRow, views(inputs, 1, place), outputs, params, on, served).map(stepText),
+        ...plan(row as unknown as RunRow, views(inputs, 1, place), outputs, params, on, served).map(stepText),
       ]);
     }),
   );
 /** A library that serves whatever it is asked for. */
-const LIBRARY: Served = {
+export const LIBRARY: Served = {
   product: (spec) => ({ spec: { ...spec, tf32: false }, description: '' }),
   convolution: (spec) => ({ spec: { ...spec, tf32: false }, workspaceBytes: 0, description: '' }),
   attention: (spec) => ({ spec: { ...spec, deterministic: true }, ways: [] }),
@@ -285,16 +285,16 @@ const LIBRARY: Served = {
 const BY_LIBRARY = ['matmul', 'conv', 'attention'];
 
 /** Lines by device and op; ops whose plans ask nothing of the device stand under the first alone. */
-function launchLines(wanted: (op: string) => boolean): Map<string, readonly string[]> {
+export function launchLines(wanted: (op: string) => boolean, plan = planRow): Map<string, readonly string[]> {
   const rows = rowsOf().filter((r) => wanted(r.name));
   const all = ON_PAPER.flatMap((on) =>
     rows
       .filter((r) => on === ON_PAPER[0] || !['cast', 'copy', 'fill', 'random', 'pool'].includes(r.family))
-      .map((r) => [`${on.arch} ${r.name}`, linesOf(r, on)] as const),
+      .map((r) => [`${on.arch} ${r.name}`, linesOf(r, on, plan)] as const),
   );
   const served = rows
     .filter((r) => BY_LIBRARY.includes(r.family))
-    .map((r) => [`library ${r.name}`, linesOf(r, ON_PAPER[1], LIBRARY)] as const);
+    .map((r) => [`library ${r.name}`, linesOf(r, ON_PAPER[1], plan, LIBRARY)] as const);
   const chains = wanted('elementwise') ? [['elementwise', elementwiseLines()] as const] : [];
   return new Map([...all, ...served, ...chains]);
 }

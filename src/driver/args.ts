@@ -38,6 +38,12 @@ export class ArgBuffer implements Arguments {
     return this;
   }
 
+  /** Writes an address over the 8 bytes at a place. */
+  setPointer(at: number, address: number): void {
+    this.#view.setUint32(at, address, true); // the low 32 bits: conversion is modulo 2^32
+    this.#view.setUint32(at + 4, address / 0x100000000, true);
+  }
+
   /** Where the next value of so many bytes goes. */
   #place(align: number, bytes: number): number {
     const at = (this.size + align - 1) & -align;
@@ -52,9 +58,7 @@ export class ArgBuffer implements Arguments {
     return this.u64(address);
   }
   u64(value: number): this {
-    const at = this.#place(8, 8);
-    this.#view.setUint32(at, value, true); // the low 32 bits: conversion is modulo 2^32
-    this.#view.setUint32(at + 4, value / 0x100000000, true);
+    this.setPointer(this.#place(8, 8), value);
     return this;
   }
   /** A signed whole number within 2^53. */
@@ -102,10 +106,5 @@ export class ArgBuffer implements Arguments {
   struct(data: Uint8Array, align: 1 | 2 | 4 | 8 | 16): this {
     this.#bytes.set(data, this.#place(align, data.length));
     return this;
-  }
-
-  /** A copy of what is packed, for tests and the launch log. */
-  snapshot(): Uint8Array {
-    return this.#bytes.slice(0, this.size);
   }
 }

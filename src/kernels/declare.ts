@@ -96,8 +96,8 @@ export class Struct<F extends Fields = Fields> {
     this.size = Math.ceil(at / most) * most;
   }
 
-  /** The struct's bytes; `resolve` turns what stands for a pointer into an address. */
-  pack<P>(values: FieldValues<F, P>, resolve: (p: P) => number): Uint8Array {
+  /** The struct's bytes; `resolve` turns what stands for a pointer, so many bytes in, into an address. */
+  pack<P>(values: FieldValues<F, P>, resolve: (p: P, at: number) => number): Uint8Array {
     const view = new DataView(new ArrayBuffer(this.size));
     for (const { name, type, count, offset } of this.fields) {
       const value = values[name as keyof F] as number | readonly number[] | P | undefined;
@@ -108,7 +108,7 @@ export class Struct<F extends Fields = Fields> {
       const write = FIELD_WRITERS[type];
       if (typeof value === 'number') write(view, offset, 0, value);
       else if (Array.isArray(value)) for (let i = 0; i < count; i++) write(view, offset, i, value[i]);
-      else write(view, offset, 0, resolve(value as P));
+      else write(view, offset, 0, resolve(value as P, offset));
     }
     return new Uint8Array(view.buffer);
   }

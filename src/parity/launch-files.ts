@@ -5,7 +5,7 @@ import { hostFiles, sourceName, textOf } from './provenance.js';
 
 /** What every launch goes through, whatever the op: the backend, copies of operands, plans' steps, sources, arguments. */
 const EVERY_LAUNCH = [
-  ...'gpu context turn allocator touched uploads functions libraries plan run-plan elementwise movement'
+  ...'gpu context turn allocator touched uploads functions libraries plan plan-memo run-plan elementwise movement'
     .split(' ')
     .map((f) => `backends/gpu/${f}.js`),
   ...'declare source expressions macros user-kernels host-unit joined elementwise elementwise-plan'

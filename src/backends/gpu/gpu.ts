@@ -9,6 +9,7 @@ import { type Dependent, GpuContext } from './context.js';
 import { launchChain, tracedChain } from './elementwise.js';
 import { planRow, supportsRow } from './families.js';
 import type { CodeSource } from './functions.js';
+import { PlanMemo } from './plan-memo.js';
 import { runPlan } from './run-plan.js';
 import { Touched } from './touched.js';
 import { Uploads } from './uploads.js';
@@ -92,11 +93,13 @@ export class GpuBackend implements Backend {
   readonly context: GpuContext;
   readonly #staging: HostBuffer[] = [];
   readonly #uploads: Uploads;
+  readonly #plans: PlanMemo;
 
   constructor(name: string, device: Device, description?: string, libraries?: DeviceLibraries, code?: CodeSource) {
     this.name = name;
     this.context = new GpuContext(device, libraries, code);
     this.#uploads = new Uploads(this.context.device, this.context.stream);
+    this.#plans = new PlanMemo(device.info, this.context.libraries);
     const { info, driver } = device;
     this.description =
       description ?? `${info.name} (${info.arch}), ${(info.totalBytes / 2 ** 30).toFixed(0)} GiB, ${driver.version}`;
@@ -157,9 +160,11 @@ export class GpuBackend implements Backend {
   }
 
   run(row: RunRow, inputs: readonly View[], outputs: readonly View[], params: Params): void {
-    const { device, libraries, touched } = this.context;
+    const { bare, libraries, touched } = this.context;
     touched?.note(inputs, outputs);
-    runPlan(this.context, planRow(row, inputs, outputs, params, device.info, libraries), row.name, outputs);
+    const plan =
+      this.#plans.find(row, inputs, outputs, params) ?? planRow(row, inputs, outputs, params, bare.info, libraries);
+    runPlan(this.context, plan, row.name, outputs, inputs);
   }
   runChain(steps: readonly ChainStep[], inputs: readonly View[], out: View): void {
     this.context.touched?.note(inputs, [out]);

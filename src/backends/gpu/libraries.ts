@@ -56,6 +56,9 @@ export class Libraries implements Served {
   attentionPatience = PATIENCE;
   /** Gradients of attention are the same bits in every run; otherwise a library may add them up in any order. */
   deterministic = true;
+  /** Products that were planned and found not to run; answers that may be others the next time, though nothing is set. */
+  refused = 0;
+  undecided = 0;
   readonly #open: () => DeviceLibraries;
   readonly #products = new Map<string, GemmPlan | undefined>();
   readonly #convolutions = new Map<string, ConvPlan | undefined>();
@@ -96,7 +99,7 @@ export class Libraries implements Served {
     const spec: AttentionSpec = { ...asked, deterministic: asked.kind === 'forward' || this.deterministic };
     const key = attentionKey(spec);
     if (!this.#attentions.has(key)) {
-      if (!this.#worthPlanning(key, spec, operations, trained)) return undefined;
+      if (!this.#worthPlanning(key, spec, operations, trained)) return void this.undecided++;
       const { dnn } = this.#open();
       const plan = typeof dnn === 'string' ? dnn : dnn.attention?.plan(spec);
       this.#attentions.set(key, typeof plan === 'string' ? undefined : plan);
@@ -147,6 +150,7 @@ export class Libraries implements Served {
     } catch (e) {
       if (!(e instanceof UnsupportedError)) throw e;
       for (const [key, known] of this.#products) if (known === plan) this.#products.set(key, undefined);
+      this.refused++;
       return false;
     }
   }

@@ -94,6 +94,16 @@ export class Temporary implements Memory {
     this.bytes = bytes;
   }
 }
+/** An operand of a plan that is kept: the plan knows its number and how its address is aligned, and no more. */
+export class Slot implements Memory {
+  readonly bytes = 0;
+  readonly address: number;
+  readonly operand: number;
+  constructor(operand: number, address: number) {
+    this.operand = operand;
+    this.address = address;
+  }
+}
 /** Words in device memory that kernels set when an index is out of range. */
 export const FAULT = { fault: true } as const;
 /** Numbers that a kernel reads from device memory, 64 bits each; uploaded once per content. */

@@ -4,7 +4,7 @@ import { bytesOf } from '../../base/dtype.js';
 import { OutOfMemoryError } from '../../base/errors.js';
 import type { AttentionAddresses } from '../../driver/attention.js';
 import type { Address, Fn } from '../../driver/driver.js';
-import { type Entry, packEntry } from '../../kernels/declare.js';
+import { type Entry, type FieldValues, packEntry } from '../../kernels/declare.js';
 import type { Memory, View } from '../backend.js';
 import type { GpuMemory } from './allocator.js';
 import { tryWays } from './attention-trial.js';
@@ -17,11 +17,14 @@ import {
   type Buffers,
   type ChainRun,
   type CustomRun,
+  FAULT,
   type Launch,
   type Launches,
   type Operand,
   type Plan,
   Planner,
+  type Pointer,
+  Slot,
   type Step,
   Temporary,
   valuesOf,
@@ -64,36 +67,97 @@ export function enqueue(
   gpu.launch(fn, l.grid, l.block, l.shared, l.early);
 }
 
-/** Enqueues a plan's steps; `op` is who is blamed for an index out of range, and `outputs` are what is void then. */
-export function runPlan(gpu: GpuContext, plan: Plan, op: string, outputs: readonly View[]): void {
-  const run = new PlanRun(gpu, op, outputs);
+/** A launch whose arguments are packed but for addresses that every run has its own of. */
+export interface Packed {
+  readonly fn: Fn;
+  readonly launch: Launch;
+  readonly bytes: Uint8Array;
+  readonly pointers: readonly {
+    /** Where its 8 bytes are. */
+    readonly at: number;
+    readonly of: Memory | typeof FAULT | typeof SCRATCH;
+    /** Bytes from the beginning of what it points to. */
+    readonly offset: number;
+  }[];
+}
+const SCRATCH = Symbol('scratch');
+
+function pack(gpu: GpuContext, l: Launch, { buffers, scratch }: Launches & { readonly buffers: Buffers }): Packed {
+  const { fn, entry } = prepare(gpu, l);
+  const pointers: Packed['pointers'][number][] = [];
+  const point = (at: number, to: Operand, offset: number): number => {
+    if ('fault' in to) pointers.push({ at, of: to, offset });
+    else pointers.push({ at, of: to.memory, offset: offset + to.layout.offset * bytesOf(to.dtype) });
+    return 0;
+  };
+  const values = entry.params.map((p) => {
+    const v = l.args[p.name];
+    if (v === undefined) throw new TypeError(`${l.symbol}: no argument for parameter ${p.name}`);
+    if (typeof v !== 'object') return v;
+    if (p.struct) return p.struct.pack(v as FieldValues<any, Operand>, (to, at) => point(p.offset + at, to, 0));
+    const { buffer, offset } = v as Pointer;
+    if (buffer === 'scratch' && scratch > 0) pointers.push({ at: p.offset, of: SCRATCH, offset });
+    const b = buffers[buffer];
+    if (b === undefined) return offset;
+    return 'upload' in b ? uploaded(gpu, b.upload) + offset : point(p.offset, b, offset);
+  });
+  return { fn, launch: l, bytes: packEntry(gpu.args, entry, values).bytes(), pointers };
+}
+
+/** A plan on slots, and what was packed of its launches by now. */
+export interface KeptPlan {
+  readonly steps: Plan;
+  readonly packed: Map<Launches, readonly Packed[]>;
+}
+/**
+ * Enqueues a plan's steps; `op` is who is blamed for an index out of range, and `outputs` are what is void then. The
+ * slots of a plan that is kept stand for `inputs`, then outputs.
+ */
+export function runPlan(
+  gpu: GpuContext,
+  plan: Plan | KeptPlan,
+  op: string,
+  outputs: readonly View[],
+  inputs: readonly View[] = [],
+): void {
+  const run = new PlanRun(gpu, op, inputs, outputs, 'packed' in plan ? plan.packed : undefined);
   try {
-    run.steps(plan);
+    run.steps('packed' in plan ? plan.steps : plan);
   } finally {
     run.end();
   }
 }
 
-const isTemporary = (v: View): boolean => v.memory instanceof Temporary;
+const isPlaced = ({ memory }: View): boolean => !(memory instanceof Temporary || memory instanceof Slot);
 
 class PlanRun {
   readonly #gpu: GpuContext;
   readonly #op: string;
+  readonly #inputs: readonly View[];
   readonly #outputs: readonly View[];
+  readonly #packed: KeptPlan['packed'] | undefined;
   readonly #taken: GpuMemory[] = [];
   /** Blocks that stand for temporary memory. */
   #memories: Map<Memory, GpuMemory> | undefined;
 
-  constructor(gpu: GpuContext, op: string, outputs: readonly View[]) {
+  constructor(
+    gpu: GpuContext,
+    op: string,
+    inputs: readonly View[],
+    outputs: readonly View[],
+    packed: KeptPlan['packed'] | undefined,
+  ) {
     this.#gpu = gpu;
     this.#op = op;
+    this.#inputs = inputs;
     this.#outputs = outputs;
+    this.#packed = packed;
   }
   steps(plan: Plan): void {
     for (let i = 0; i < plan.length; i++) this.#step(plan[i]);
   }
   end(): void {
-    for (const memory of this.#taken.splice(0)) this.#gpu.allocator.free(memory);
+    if (this.#taken.length > 0) for (const memory of this.#taken.splice(0)) this.#gpu.allocator.free(memory);
   }
   /** A call of a library: now, or behind what waits; what it takes then goes back at once. */
   #inTurn(call: () => void): void {
@@ -108,7 +172,7 @@ class PlanRun {
   #step(step: Step): void {
     const gpu = this.#gpu;
     if ('chain' in step) launchChain(gpu, this.#placedChain(step));
-    else if ('launches' in step) this.#launches(step, step.buffers);
+    else if ('launches' in step) this.#launches(step);
     else if ('copy' in step) runCopy(gpu, this.#placed(step.copy), this.#placed(step.to));
     else if ('fill' in step) this.steps(filled(gpu, step.fill, step.value));
     else if ('custom' in step) this.#custom(step);
@@ -164,16 +228,29 @@ class PlanRun {
     });
   }
 
-  #launches({ launches, scratch }: Launches, buffers: Buffers): void {
-    const room = scratch > 0 ? this.#take(scratch).address : undefined;
-    const find = (name: string): Address => {
-      if (name === 'scratch' && room !== undefined) return room;
-      const b = buffers[name];
-      if (b === undefined) return 0;
-      if ('layout' in b) return this.#address(b);
-      return 'upload' in b ? uploaded(this.#gpu, b.upload) : this.#gpu.fault(this.#op, this.#outputs);
-    };
-    for (const l of launches) enqueue(this.#gpu, l, find, this.#address);
+  #launches(step: Launches & { readonly buffers: Buffers }): void {
+    const room = step.scratch > 0 ? this.#take(step.scratch).address : 0;
+    const known = this.#packed?.get(step);
+    if (known) for (let i = 0; i < known.length; i++) this.#launch(known[i], room);
+    else {
+      const packed = step.launches.map((l) => this.#launch(pack(this.#gpu, l, step), room));
+      this.#packed?.set(step, packed);
+    }
+  }
+  #launch(packed: Packed, room: Address): Packed {
+    const { fn, launch, bytes, pointers } = packed;
+    const { args } = this.#gpu;
+    // All of them first: whoever takes memory may have to run what waits, which packs arguments of its own.
+    const addresses: Address[] = [];
+    for (let i = 0; i < pointers.length; i++) addresses.push(this.#place(pointers[i].of, room) + pointers[i].offset);
+    args.refill(bytes);
+    for (let i = 0; i < pointers.length; i++) args.setPointer(pointers[i].at, addresses[i]);
+    this.#gpu.launch(fn, launch.grid, launch.block, launch.shared, launch.early);
+    return packed;
+  }
+  #place(of: Packed['pointers'][number]['of'], room: Address): Address {
+    if (of === SCRATCH) return room;
+    return 'fault' in of ? this.#gpu.fault(this.#op, this.#outputs) : this.#memory(of).address;
   }
 
   #custom({ custom, key, entry, grid, block, shared, args }: CustomRun): void {
@@ -191,6 +268,10 @@ class PlanRun {
     return memory;
   }
   #memory(m: Memory): Memory {
+    if (m instanceof Slot) {
+      const of = m.operand - this.#inputs.length;
+      return (of < 0 ? this.#inputs[m.operand] : this.#outputs[of]).memory;
+    }
     if (!(m instanceof Temporary)) return m;
     this.#memories ??= new Map();
     let memory = this.#memories.get(m);
@@ -198,16 +279,13 @@ class PlanRun {
     return memory;
   }
   #placed(v: View): View {
-    return isTemporary(v) ? { memory: this.#memory(v.memory), layout: v.layout, dtype: v.dtype } : v;
+    return isPlaced(v) ? v : { memory: this.#memory(v.memory), layout: v.layout, dtype: v.dtype };
   }
   #placedChain(run: ChainRun): ChainRun {
-    if (!isTemporary(run.out) && !run.inputs.some(isTemporary)) return run;
+    if (isPlaced(run.out) && run.inputs.every(isPlaced)) return run;
     return { ...run, inputs: run.inputs.map((v) => this.#placed(v)), out: this.#placed(run.out) };
   }
-  readonly #address = (v: Operand): Address =>
-    'fault' in v
-      ? this.#gpu.fault(this.#op, this.#outputs)
-      : this.#memory(v.memory).address + v.layout.offset * bytesOf(v.dtype);
+  readonly #address = (v: View): Address => this.#memory(v.memory).address + v.layout.offset * bytesOf(v.dtype);
 }
 
 function filled(gpu: GpuContext, view: View, value: number): Plan {
