@@ -195,6 +195,35 @@ test('the text of a model that reads images is the plain model, under its other 
     });
 });
 
+test('configs that say a thing twice or leave it to the type are read as transformers reads them', {
+  skip: skipFamilies,
+}, () => {
+  const without = (name: string) => (config: Readonly<Record<string, unknown>>) =>
+    Object.fromEntries(Object.entries(config).filter(([k]) => k !== name));
+  for (const [name, change] of [
+    ['gpt_neo', (c) => ({ ...c, attention_types: [[['global'], 4]] })], // the list of layers counts
+    ['glm', without('num_key_value_heads')],
+    ['starcoder2', without('num_key_value_heads')],
+  ] as [string, ReturnType<typeof without>][])
+    scope(() => {
+      const model = load(familyFolder(name, (f) => ({ ...f, config: change(f.config) })));
+      const error = relativeError(
+        noGrad(() => model.forward(answerOf(name, 'input_ids'))),
+        answerOf(name, 'logits'),
+      );
+      assert.ok(error <= MODEL_TOLERANCE, `${name}: logits are off by ${error}`);
+      model.dispose();
+    });
+  const changed = (name: string, more: object): string =>
+    familyFolder(name, (f) => ({ ...f, config: { ...f.config, ...more } }));
+  const rope_parameters = { rope_type: 'yarn', rope_theta: 1e4, factor: 4, partial_rotary_factor: 0.25 };
+  assert.throws(() => load(changed('gpt_neox', { rope_parameters })), /a yarn rope that turns 3 numbers of a head/);
+  assert.throws(
+    () => load(changed('gpt_neox', { head_dim: 20 })),
+    /query_key_value\.\w+: \[\d+(, \d+)?\] cannot be taken apart as the config's sizes say/,
+  );
+});
+
 test('a folder of another family, fields and tensors that nobody honours, and missing ones are refused by name', {
   skip: skipFamilies || missingGolden('hf/qwen3'),
 }, () => {

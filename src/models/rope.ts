@@ -134,6 +134,8 @@ export function readRope(config: Config, o: RopeReading): RopeFeature {
   const rotated = type === 'proportional' ? headDim : span + (span % 2);
   if (headDim % 2 !== 0 || rotated > headDim)
     throw new FormatError(`${config.where}: ${rotated} of ${headDim} numbers of a head cannot turn in pairs`);
+  if (span !== rotated && type === 'yarn')
+    throw new UnsupportedError(`${config.where}: a yarn rope that turns ${span} numbers of a head, which is odd`);
   // Where both are given, the one outside of the rope's parameters counts (phi3).
   const inside = r.optional('original_max_position_embeddings');
   const original = config.optional('original_max_position_embeddings') ?? inside;

@@ -1,8 +1,8 @@
 // Which bytes of a stored tensor make a part of a model: rows that a family's fused tensor keeps among others, in
 // another
 // order, and of those a rank's own. Only they are read.
-import { UnsupportedError } from '../base/errors.js';
-import { sizeOf } from '../base/shape.js';
+import { ShapeError, UnsupportedError } from '../base/errors.js';
+import { formatShape, sizeOf } from '../base/shape.js';
 import { renamed } from '../io/derived-records.js';
 import { type Part, partRecord, type Run, runsRecord } from '../io/part-record.js';
 import type { TensorRecord } from '../io/stored-dtype.js';
@@ -83,7 +83,7 @@ export function take(
     const all = Int32Array.from({ length: sizeOf(lead) }, (_, i) => i);
     const numbers = tensor(all, { shape: byRows ? [...lead, 1] : lead, device });
     const parts = wanted.map(({ rows, part, order }) => {
-      const of = rows ? rows(numbers) : numbers;
+      const of = rows ? apartOr(stored, rows, numbers) : numbers;
       return reorderHeads(part && part !== along ? partOf(of, part, stored.name) : of, order);
     });
     const one = parts.length === 1 ? parts[0] : parts[0].cat(parts.slice(1), parts[0].rank - (byRows ? 2 : 1));
@@ -98,6 +98,17 @@ export function take(
   const made = [...own, ...record.shape.slice(1)];
   if (!places) return { record: renamed(record, stored.name, made) };
   return { record, finish: (t) => select(t, 0, places).reshape(made) };
+}
+
+/** A fused tensor's rows taken apart; a shape that does not fit the config's sizes is told with the tensor's name. */
+function apartOr(stored: TensorRecord, rows: (t: Tensor) => Tensor, numbers: Tensor): Tensor {
+  try {
+    return rows(numbers);
+  } catch (e) {
+    if (!(e instanceof ShapeError)) throw e;
+    const text = `${stored.name}: ${formatShape(stored.shape)} cannot be taken apart as the config's sizes say`;
+    throw new ShapeError(`${text}: ${e.message}`, { cause: e });
+  }
 }
 
 /** A tensor that stands alone, or a rank's part of it. */

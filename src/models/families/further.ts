@@ -40,7 +40,7 @@ const BLOCKS = {
 function kinds(given: unknown, where: string, layers: number): readonly string[] {
   const bad = (): never => {
     throw new FormatError(
-      `${where}: attention_types is ${JSON.stringify(given)}; it must give ${layers} layers' kinds`,
+      `${where}: attention_types or attention_layers is ${JSON.stringify(given)}; it must give ${layers} layers' kinds`,
     );
   };
   if (!Array.isArray(given)) return bad();
@@ -60,8 +60,10 @@ const gptNeo = family({
       layers: firstCount(c, 'num_layers', 'num_hidden_layers'),
       maxPositions: c.count('max_position_embeddings', 2048, 1),
     });
-    c.ignore('attention_layers', 'embed_dropout');
-    const types = kinds(c.get('attention_types') ?? [[['global', 'local'], 12]], c.where, s.layers);
+    c.ignore('embed_dropout');
+    const byRule = c.get('attention_types') ?? [[['global', 'local'], 12]];
+    // The list of layers, which the rule only makes, counts where both are there.
+    const types = kinds(c.has('attention_layers') ? [[c.get('attention_layers'), 1]] : byRule, c.where, s.layers);
     const window = c.count('window_size', 256, 1);
     const act = activationOf(c, 'activation_function', 'gelu_new');
     const inner = c.optional('intermediate_size') ?? 4 * hidden;
