@@ -12,6 +12,7 @@ import type { TextEncoder } from '../src/models/encoder.js';
 import { loadModel } from '../src/models/load.js';
 import type { Seq2Seq } from '../src/models/seq2seq.js';
 import { distanceBucket } from '../src/models/t5.js';
+import { TextClassifier } from '../src/models/text-classifier.js';
 import type { Vit } from '../src/models/vit.js';
 import { Module } from '../src/nn/module.js';
 import { findGolden, missingGolden } from '../src/parity/golden.js';
@@ -20,8 +21,10 @@ import type { Device } from '../src/tensor/device.js';
 import { scope } from '../src/tensor/scope.js';
 import type { Tensor } from '../src/tensor/tensor.js';
 import { testDevices } from '../src/testing/devices.js';
+import { loadTokenizer } from '../src/tokenizers/index.js';
 import { scratch } from './io-support.js';
-import { answerOf, encoders, familyFolder, pairs, skipEncoders } from './models-support.js';
+import { answerOf, classifiers, encoders, familyFolder, pairs, skipEncoders } from './models-support.js';
+import { withTokenizer } from './small-models.js';
 
 type Golden = Record<string, Tensor>;
 type Check = (model: any, g: Golden, close: (got: Tensor, name: string, mask?: Tensor) => void) => void;
@@ -123,6 +126,49 @@ for (const name of Object.keys(encoders))
       }),
     ),
   );
+
+const classifierOf = (name: string): TextEncoder =>
+  loadModel<TextEncoder>(
+    familyFolder(name, (f) => f, classifiers),
+    { kind: 'encoder', device: 'cpu' },
+  ).model;
+for (const name of Object.keys(classifiers))
+  test(`classifier ${name}: the logits of transformers, padded behind`, () =>
+    scope(() =>
+      noGrad(() => {
+        const of = (key: string): Tensor => answerOf(name, key, 'classifiers');
+        const model = classifierOf(name);
+        const typeIds = of('token_type_ids');
+        const input = { ids: of('input_ids'), mask: of('attention_mask'), ...(typeIds && { typeIds }) };
+        const [got, want] = [model.forward(input).logits as Tensor, of('logits')];
+        assert.deepEqual(got.shape, want.shape);
+        assert.ok(got.sub(want).abs().max().item() / want.abs().max().item() <= 1e-4);
+        model.dispose();
+      }),
+    ));
+test('texts have classes, pairs have scores, alone as in a batch', { skip: missingGolden('hf/bert') }, async () => {
+  const tokenizer = loadTokenizer(withTokenizer('bert'));
+  const pairs = [
+    ['the cat', 'sat on a mat'],
+    ['the dog ran', 'a cat'],
+  ] as const;
+  const reranker = new TextClassifier(classifierOf('xlm-roberta'), tokenizer);
+  const [scores, logits] = [await reranker.score(pairs), await reranker.logits(pairs, { batchSize: 1 })];
+  logits.forEach(([x], i) => assert.ok(Math.abs(scores[i] - 1 / (1 + Math.exp(-x))) < 1e-5));
+  assert.notEqual(scores[0], scores[1]);
+  const sorter = new TextClassifier(classifierOf('bert'), tokenizer);
+  const [classes] = await sorter.classify(['the cat sat']);
+  assert.deepEqual(classes.map((c) => c.label).sort(), ['LABEL_0', 'LABEL_1', 'LABEL_2']);
+  assert.ok(Math.abs(classes.reduce((sum, c) => sum + c.score, 0) - 1) < 1e-6 && classes[0].score >= classes[1].score);
+  // The second text's tokens are told apart by their type.
+  assert.notDeepEqual(await sorter.logits([pairs[0]]), await sorter.logits([pairs[0].join(' ')]));
+  await assert.rejects(sorter.score(pairs), /3 classes, not one/);
+  const plain = loadModel<TextEncoder>(
+    familyFolder('mpnet', (f) => f, encoders),
+    { kind: 'encoder', device: 'cpu' },
+  );
+  assert.throws(() => new TextClassifier(plain.model, tokenizer), /no head for sequence classification/);
+});
 
 /** Up to the first end, behind which transformers pads. */
 const upTo = (row: readonly number[], end: number): readonly number[] => {

@@ -7,7 +7,15 @@ import type { VarBuilder } from '../nn/var-builder.js';
 import { arange, tensor } from '../tensor/create.js';
 import type { Tensor } from '../tensor/tensor.js';
 import type { Config } from './config.js';
-import { type EncoderInput, type EncoderOutput, TASK_HEADS, TextEncoder } from './encoder.js';
+import {
+  ClassifierHead,
+  classifies,
+  type ClassifierNames,
+  type EncoderInput,
+  type EncoderOutput,
+  TASK_HEADS,
+  TextEncoder,
+} from './encoder.js';
 import type { ModelRow } from './model-row.js';
 import { type FeedForward, feedForward, keysMask, type MultiHead, multiHead, type MultiHeadNames } from './parts.js';
 import type { ModelSource } from './source.js';
@@ -43,6 +51,7 @@ interface BertNames {
   /** From the embedding's width to the others'. */
   readonly embedIn?: string;
   readonly pooler?: string;
+  readonly classifier: ClassifierNames;
 }
 const BERT: BertNames = {
   layer: 'encoder.layer',
@@ -55,6 +64,11 @@ const BERT: BertNames = {
   norm1: 'attention.output.LayerNorm',
   mlp: ['intermediate.dense', 'output.dense'],
   norm2: 'output.LayerNorm',
+  classifier: { out: 'classifier' },
+};
+const ROBERTA: BertNames = {
+  ...BERT,
+  classifier: { dense: ['classifier.dense', 'tanh'], out: 'classifier.out_proj' },
 };
 const DISTILBERT: BertNames = {
   layer: 'transformer.layer',
@@ -62,6 +76,7 @@ const DISTILBERT: BertNames = {
   norm1: 'sa_layer_norm',
   mlp: ['ffn.lin1', 'ffn.lin2'],
   norm2: 'output_layer_norm',
+  classifier: { dense: ['pre_classifier', 'relu'], out: 'classifier' },
 };
 
 const MPNET: BertNames = {
@@ -70,6 +85,7 @@ const MPNET: BertNames = {
   norm1: 'attention.LayerNorm',
   mlp: ['intermediate.dense', 'output.dense'],
   norm2: 'output.LayerNorm',
+  classifier: { dense: ['classifier.dense', 'tanh'], out: 'classifier.out_proj' },
 };
 const ALBERT: BertNames = {
   layer: 'encoder.albert_layer_groups',
@@ -79,6 +95,7 @@ const ALBERT: BertNames = {
   norm2: 'full_layer_layer_norm',
   embedIn: 'encoder.embedding_hidden_mapping_in',
   pooler: 'pooler',
+  classifier: { out: 'classifier' },
 };
 
 /** Norms after the additions. */
@@ -111,10 +128,12 @@ class Bert extends TextEncoder {
   readonly distances: Embedding | undefined;
   readonly blocks: BertBlock[];
   readonly pooler: Linear | undefined;
+  override readonly classifier: ClassifierHead | undefined;
   readonly #padded: number | undefined;
 
-  constructor(vb: VarBuilder, c: BertConfig, names: BertNames) {
+  constructor(vb: VarBuilder, c: BertConfig, names: BertNames, classifier?: ClassifierHead) {
     super();
+    this.classifier = classifier;
     this.width = c.width;
     this.#padded = c.padded;
     this.maxTokens = c.positions - (c.padded === undefined ? 0 : c.padded + 1);
@@ -164,8 +183,9 @@ class Bert extends TextEncoder {
     if (this.embedIn) x = this.embedIn.forward(x);
     const seen = this.distances ? this.#bias(this.distances, ids.shape[1], mask) : keysMask(mask);
     for (const block of this.blocks) x = block.forward(x, seen);
-    if (!this.pooler) return { hidden: x };
-    return { hidden: x, pooled: this.pooler.forward(x.narrow(1, 0, 1).squeeze(1)).tanh() };
+    const pooled = this.pooler?.forward(x.narrow(1, 0, 1).squeeze(1)).tanh();
+    const out = { hidden: x, ...(pooled && { pooled }) };
+    return this.classifier ? { ...out, logits: this.classifier.forward(out) } : out;
   }
 }
 
@@ -175,6 +195,11 @@ function oldNorms(source: ModelSource): VarBuilder {
   return source.builder.rename((n) =>
     n.replace(/LayerNorm\.weight$/, 'LayerNorm.gamma').replace(/LayerNorm\.bias$/, 'LayerNorm.beta'),
   );
+}
+/** With a head of the family's kind, where the files are a classifier's. */
+function bert(c: Config, source: ModelSource, vb: VarBuilder, config: BertConfig, names: BertNames): Bert {
+  const head = classifies(c) ? new ClassifierHead(c, source, config.width, names.classifier) : undefined;
+  return new Bert(vb, config, names, head);
 }
 /** The encoder inside a model with a head: 'bert.', 'roberta.'. */
 function inside(source: ModelSource, vb: VarBuilder, ...prefixes: readonly string[]): VarBuilder {
@@ -232,8 +257,9 @@ export const BERT_FAMILIES: readonly ModelRow[] = [
       c.ignore('summary_last_dropout');
       source.ignore(/^(generator_\w+|discriminator_\w+)\./);
       const wide = embedWidth === config.width ? {} : { embedWidth };
-      const names = { ...BERT, embedIn: 'embeddings_project' };
-      return new Bert(inside(source, oldNorms(source), 'electra'), { ...config, ...wide }, names);
+      const head: ClassifierNames = { dense: ['classifier.dense', 'gelu'], out: 'classifier.out_proj' };
+      const names = { ...BERT, embedIn: 'embeddings_project', classifier: head };
+      return bert(c, source, inside(source, oldNorms(source), 'electra'), { ...config, ...wide }, names);
     },
   },
   {
@@ -241,7 +267,7 @@ export const BERT_FAMILIES: readonly ModelRow[] = [
     types: ['albert'],
     build: (c, source) => {
       source.ignore(/^(predictions|sop_classifier)\./);
-      return new Bert(inside(source, oldNorms(source), 'albert'), albertConfig(c), ALBERT);
+      return bert(c, source, inside(source, oldNorms(source), 'albert'), albertConfig(c), ALBERT);
     },
   },
   {
@@ -251,18 +277,19 @@ export const BERT_FAMILIES: readonly ModelRow[] = [
       c.only('relative_attention_num_buckets', 32);
       c.ignore('pad_token_id');
       const config = { ...bertConfig(c, false), types: 0, padded: 1, buckets: 32 };
-      return new Bert(inside(source, oldNorms(source), 'mpnet'), config, MPNET);
+      return bert(c, source, inside(source, oldNorms(source), 'mpnet'), config, MPNET);
     },
   },
   {
     kind: 'encoder',
     types: ['bert'],
-    build: (c, source) => new Bert(inside(source, oldNorms(source), 'bert'), bertConfig(c, false), BERT),
+    build: (c, source) => bert(c, source, inside(source, oldNorms(source), 'bert'), bertConfig(c, false), BERT),
   },
   {
     kind: 'encoder',
     types: ['roberta', 'xlm-roberta', 'camembert'],
-    build: (c, source) => new Bert(inside(source, oldNorms(source), 'roberta', 'camembert'), bertConfig(c, true), BERT),
+    build: (c, source) =>
+      bert(c, source, inside(source, oldNorms(source), 'roberta', 'camembert'), bertConfig(c, true), ROBERTA),
   },
   {
     kind: 'encoder',
@@ -280,7 +307,7 @@ export const BERT_FAMILIES: readonly ModelRow[] = [
         eps: 1e-12,
         activation: c.activation('activation', 'gelu'),
       };
-      return new Bert(inside(source, source.builder, 'distilbert'), config, DISTILBERT);
+      return bert(c, source, inside(source, source.builder, 'distilbert'), config, DISTILBERT);
     },
   },
 ];

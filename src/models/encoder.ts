@@ -1,7 +1,11 @@
 // Text encoders: token numbers in, a vector a token out; what all of them answer.
-import { ArgumentError } from '../base/errors.js';
+import { ArgumentError, UnsupportedError } from '../base/errors.js';
+import { activation } from '../nn/activation.js';
+import { type Linear, linear } from '../nn/layers.js';
 import { Module } from '../nn/module.js';
 import type { Tensor } from '../tensor/tensor.js';
+import type { Config } from './config.js';
+import type { ModelSource } from './source.js';
 
 export interface EncoderInput {
   /** Token numbers, (batch, time). */
@@ -16,6 +20,8 @@ export interface EncoderOutput {
   readonly hidden: Tensor;
   /** What the model's own pooler makes of the first token, where it has one. */
   readonly pooled?: Tensor;
+  /** What its head for whole texts answers, (batch, classes), where it has one. */
+  readonly logits?: Tensor;
 }
 
 export abstract class TextEncoder extends Module {
@@ -23,6 +29,8 @@ export abstract class TextEncoder extends Module {
   abstract readonly width: number;
   /** How many tokens it takes. */
   abstract readonly maxTokens: number;
+  /** The head for whole texts, where the files are those of a classifier. */
+  readonly classifier?: ClassifierHead;
   abstract forward(input: EncoderInput): EncoderOutput;
 
   protected checkInput({ ids, mask }: EncoderInput): void {
@@ -39,6 +47,53 @@ export abstract class TextEncoder extends Module {
       throw new ArgumentError(`encoder: ${ids.shape[1]} tokens, the model takes ${this.maxTokens}`);
   }
 }
+
+/** How a family's head for whole texts is made. */
+export interface ClassifierNames {
+  readonly out: string;
+  /** A product before it on the first token's vector, and its activation; without one the model's pooler is read. */
+  readonly dense?: readonly [name: string, activation: string];
+}
+/** From the first token's vector, or from what the pooler makes of it, to a number a class. */
+export class ClassifierHead extends Module {
+  readonly dense: Linear | undefined;
+  readonly out: Linear;
+  /** The classes' names, by number. */
+  readonly labels: readonly string[];
+  /** A text may be of several classes. */
+  readonly several: boolean;
+  /** Scores of pairs are logits as they are. */
+  readonly plainScores: boolean;
+  readonly #bend: (x: Tensor) => Tensor;
+  constructor(c: Config, source: ModelSource, width: number, names: ClassifierNames) {
+    super();
+    const [count] = source.shapeOf(`${names.out}.weight`);
+    this.dense = names.dense && linear(width, width, source.builder.pp(names.dense[0]));
+    this.#bend = activation(names.dense?.[1] ?? 'identity');
+    this.out = linear(width, count, source.builder.pp(names.out));
+    const given = (c.get('id2label') ?? {}) as Record<string, string>;
+    this.labels = Array.from({ length: count }, (_, i) => given[i] ?? `LABEL_${i}`);
+    this.several = c.get('problem_type') === 'multi_label_classification';
+    const bend =
+      c.get('sbert_ce_default_activation_function') ?? c.inner('sentence_transformers')?.get('activation_fn');
+    this.plainScores = scoreKind(bend, c.where);
+    c.inner('sentence_transformers')?.ignore('version');
+  }
+  forward({ hidden, pooled }: EncoderOutput): Tensor {
+    const first = this.dense ? hidden.narrow(1, 0, 1).squeeze(1) : (pooled as Tensor);
+    return this.out.forward(this.dense ? this.#bend(this.dense.forward(first)) : first);
+  }
+}
+/** Whether scores are left as they are; a class of PyTorch's by its last name. */
+function scoreKind(name: unknown, where: string): boolean {
+  const last = typeof name === 'string' ? name.split('.').at(-1) : 'Sigmoid';
+  if (last !== 'Identity' && last !== 'Sigmoid')
+    throw new UnsupportedError(`${where}: scores by ${String(name)}; Identity and Sigmoid are served`);
+  return last === 'Identity';
+}
+/** Only files of a model that classifies whole texts: a head of the same name may stand for tokens. */
+export const classifies = (c: Config): boolean =>
+  ((c.get('architectures') ?? []) as readonly string[]).some((a) => a.endsWith('ForSequenceClassification'));
 
 /** Heads that files of an encoder may carry for tasks other than encoding. */
 export const TASK_HEADS =

@@ -25,5 +25,6 @@ export { readWav } from './audio.js';
 export { EmbeddingModel, type EmbedOptions } from './embedding-model.js';
 export { ImageClassifier, type ImageInput, ImageTextModel } from './image-models.js';
 export { SpeechModel, type TranscribeOptions } from './speech-model.js';
+export { TextClassifier, type TextOrPair } from './text-classifier.js';
 export { TextToText } from './text-to-text.js';
 export { type HubOptions, type HubProgress, modelPath } from '../hub/index.js';
