@@ -93,3 +93,13 @@ test(
       }),
     ),
 );
+
+test('a field of which no value, or only some values, are served is refused in a sentence', () => {
+  const config = new Config({ logit_scale: 0.3, no_bias: false });
+  assert.throws(() => config.only('logit_scale'), /logit_scale is 0\.3; this changes the result and is not served$/);
+  assert.throws(
+    () => config.only('no_bias', true),
+    /no_bias is false; this changes the result and only true is served$/,
+  );
+  config.only('absent');
+});

@@ -136,8 +136,8 @@ export class Config {
     const v = this.get(name);
     if (v !== undefined && !allowed.some((a) => JSON.stringify(a) === JSON.stringify(v)))
       throw new UnsupportedError(
-        `${this.where}: ${this.#name(name)} is ${shown(v)}; this changes the result and only ` +
-          `${allowed.map(shown).join(' or ')} is served`,
+        `${this.where}: ${this.#name(name)} is ${shown(v)}; this changes the result and ` +
+          (allowed.length > 0 ? `only ${allowed.map(shown).join(' or ')} is served` : 'is not served'),
       );
   }
   /** Fields that are known to have no effect here, whatever their value. */
