@@ -24,6 +24,8 @@ JAMBA = dict(num_experts=4, mamba_d_state=6)
 GRANITE = dict(intermediate_size=80, attention_multiplier=0.2, embedding_multiplier=3.0, residual_multiplier=0.4, logits_scaling=2.5,
                rms_norm_eps=1e-6)
 MELLUM = dict(intermediate_size=80, head_dim=16, moe_intermediate_size=24, num_experts=8, num_experts_per_tok=3, norm_topk_prob=False)
+DBRX = dict(d_model=48, n_layers=3, n_heads=4, max_seq_len=128)
+HUNYUAN = dict(head_dim=16, num_experts=6, num_experts_per_tok=2, moe_intermediate_size=24)
 GEMMA = dict(head_dim=16, sliding_window=7, hidden_size_per_layer_input=10, vocab_size_per_layer_input=96, num_hidden_layers=6,
              layer_types=['sliding_attention', 'full_attention'] * 3, num_kv_shared_layers=2)
 # Types without attention, or with a list of layers instead of their number.
@@ -32,7 +34,8 @@ UNASKED = {**{kind: ('num_attention_heads', 'num_key_value_heads', 'intermediate
            'opt': ('num_key_value_heads', 'intermediate_size'), 'biogpt': ('num_key_value_heads',),
            'distilbert': ('hidden_size', 'num_hidden_layers', 'num_attention_heads', 'intermediate_size'),
            **{kind: ('hidden_size', 'num_hidden_layers', 'num_attention_heads', 'num_key_value_heads', 'intermediate_size',
-                       'max_position_embeddings') for kind in ('codegen', 'openai-gpt')}}
+                       'max_position_embeddings') for kind in ('codegen', 'openai-gpt', 'dbrx')},
+           'xglm': ('hidden_size', 'num_hidden_layers', 'num_attention_heads', 'num_key_value_heads', 'intermediate_size')}
 MODELS = {
     'qwen3_next': ('qwen3_next', {**DELTA, **MOE}),
     'qwen3_next-b': ('qwen3_next', {**DELTA, **MOE, 'attention_bias': True, 'norm_topk_prob': False, 'mlp_only_layers': [1],
@@ -113,6 +116,20 @@ MODELS = {
                    'sliding_attention': dict(rope_type='default', rope_theta=100.0)}}),
     'mellum-b': ('mellum', {**MELLUM, 'num_hidden_layers': 2, 'attention_bias': True, 'sliding_window': None,
                  'tie_word_embeddings': True}),
+    'granitemoe_swa': ('granitemoe_swa', {**GRANITE, 'num_local_experts': 4, 'sliding_window': 5,
+                       'layer_rope_theta': [1e4, 0, 500]}),
+    'granitemoe_swa-b': ('granitemoe_swa', {**GRANITE, 'num_local_experts': 4, 'num_experts_per_tok': 3, 'sliding_window': 7,
+                         'shared_intermediate_size': 20, 'attention_bias': True, 'tie_word_embeddings': True}),
+    'xglm': ('xglm', dict(d_model=48, num_layers=3, attention_heads=4, ffn_dim=64)),
+    'xglm-b': ('xglm', dict(d_model=48, num_layers=3, attention_heads=4, ffn_dim=64, scale_embedding=False, pad_token_id=6,
+               activation_function='relu')),
+    'dbrx': ('dbrx', dict(**DBRX, attn_config=dict(kv_n_heads=2, clip_qkv=0.8, rope_theta=1e4), ffn_config=dict(ffn_hidden_size=24, moe_top_k=2))),
+    'dbrx-b': ('dbrx', dict(**DBRX, attn_config=dict(kv_n_heads=1, clip_qkv=2.0, rope_theta=500.0), rope_parameters=dict(rope_type='default', rope_theta=500.0),
+               ffn_config=dict(ffn_hidden_size=20, moe_num_experts=6, moe_top_k=3, moe_normalize_expert_weights=None,
+                               ffn_act_fn=dict(name='gelu')))),
+    'hy_v3': ('hy_v3', HUNYUAN),
+    'hy_v3-b': ('hy_v3', {**HUNYUAN, 'attention_bias': True, 'mlp_bias': True, 'num_shared_experts': 2, 'router_scaling_factor': 1.3,
+                'tie_word_embeddings': True, 'mlp_layer_types': ['sparse', 'dense', 'sparse']}),
     'openai-gpt': ('openai-gpt', dict(n_embd=48, n_layer=3, n_head=4, n_positions=128)),
 }
 

@@ -178,6 +178,19 @@ function checkCacheType({ family, layers }: Features, type: CacheType): void {
   });
 }
 
+/** Sines and then cosines of positions, from a turn a position to one in ten thousand times as many. */
+function waves(rows: number, width: number, zeroRow?: number): Float32Array {
+  const half = Math.floor(width / 2);
+  const table = new Float32Array(rows * width);
+  for (let p = 0; p < rows; p++)
+    for (let i = 0; i < half && p !== zeroRow; i++) {
+      const angle = p * Math.exp((-i * Math.log(10_000)) / (half - 1));
+      table[p * width + i] = Math.sin(angle);
+      table[p * width + half + i] = Math.cos(angle);
+    }
+  return table;
+}
+
 /** Tables that hold for one rope: made for its regime, and for more positions as they are needed. */
 interface Held {
   readonly regime: number;
@@ -250,7 +263,11 @@ export class CausalLM extends Module {
     }
     if (features.streams) this.streams = new Streams(w, features.streams, hiddenSize);
     if (learnt) {
-      const stored = w.tensor('positions', [learnt.count + learnt.offset, hiddenSize], normal(0, 0.02));
+      const size = [learnt.count + learnt.offset, hiddenSize] as const;
+      const { device, dtype } = w.builder;
+      const stored = learnt.waves
+        ? keep(scope(() => tensor(waves(...size, learnt.waves?.zeroRow), { shape: size, device }).cast(dtype)))
+        : w.tensor('positions', size, normal(0, 0.02));
       this.positions = learnt.offset === 0 ? stored : keep(stored.narrow(0, learnt.offset, learnt.count).copy());
       if (this.positions !== stored) stored.dispose();
     }

@@ -283,12 +283,14 @@ export interface Features {
   readonly parallel?: 'own' | 'shared';
   /** Each branch is multiplied by this before it is added. */
   readonly branchFactor?: number;
-  /** Positions are learnt vectors added to the embedding; `offset` rows of the table come before position 0. */
+  /** Positions are vectors added to the embedding; `offset` rows of their table come before position 0. */
   readonly learntPositions?: {
     /** How many positions there are. */
     readonly count: number;
     /** Rows of the table before position 0. */
     readonly offset: number;
+    /** Not stored: sines, then cosines of each position, but for a row of zeros where one is named. */
+    readonly waves?: { readonly zeroRow?: number };
   };
   /** Beside its vector a token has a narrow one for every layer, which meets a gate behind the layer's branches. */
   readonly layerInputs?: {

@@ -4,7 +4,7 @@ import { ggmlType } from '../base/blocks/types.js';
 import type { DType } from '../base/dtype.js';
 import { ShapeError, UnsupportedError } from '../base/errors.js';
 import { formatShape, sameShape, type Shape, sizeOf } from '../base/shape.js';
-import { stackedRecord } from '../io/derived-records.js';
+import { renamed, stackedRecord } from '../io/derived-records.js';
 import { type Part, wholeShape } from '../io/part-record.js';
 import type { TensorRecord } from '../io/stored-dtype.js';
 import { type Init, normal, ONE, ZERO } from '../nn/init.js';
@@ -52,6 +52,8 @@ export interface Place {
   readonly bare?: boolean;
   /** The name of its bias where it is another. */
   readonly bias?: string;
+  /** So many matrices stand in it one below the other. */
+  readonly matrices?: number;
 }
 /** A name, a place, or several of which the first that is stored counts. */
 export type Where = string | Place | readonly (string | Place)[];
@@ -69,6 +71,9 @@ export interface LinearPart {
   /** For queries and keys: how a head's rows are put in order for turning. */
   readonly order?: readonly number[];
 }
+
+/** The shape of matrices that stand one below the other, each on its own. */
+const apart = ([rows, ...rest]: Shape, count: number): number[] => [count, rows / count, ...rest];
 
 /** A part with the shape that this model or rank has of it. */
 interface OwnPart {
@@ -167,7 +172,8 @@ export class Weights {
   ): Tensor {
     const p = this.#place(role, kind);
     if (!p) throw new ShapeError(`weights: this family has no name for ${role} ${kind}`);
-    if (p.rows || p.transposed || p.name.includes('{e}')) return this.#read([{ role, shape }], kind, dtype);
+    if (p.rows || p.transposed || p.matrices || p.name.includes('{e}'))
+      return this.#read([{ role, shape }], kind, dtype);
     const name = this.#full(p, kind);
     const part = this.shard?.part(role, kind, this.layer);
     if (!part) return this.builder.get(shape, name, init, dtype);
@@ -190,7 +196,8 @@ export class Weights {
       const of = rows && ((t: Tensor): Tensor => rows(t, this.#sizes));
       return { ...(of && { rows: of }), ...(part && { part }), ...(order && { order }) };
     });
-    const of = (stored: TensorRecord): Taken => {
+    const of = (file: TensorRecord): Taken => {
+      const stored = p.matrices ? renamed(file, file.name, apart(file.shape, p.matrices)) : file;
       const rows = shape.length > 1 && stored.shape.length > 1 && kind === 'weight';
       return take(stored, wanted, { turned: p.transposed === true && kind === 'weight', rows }, this.builder.device);
     };
@@ -230,7 +237,8 @@ export class Weights {
   ): Tensor {
     const made = scope(() => {
       const all = names.map((name) => {
-        const t = this.builder.get(undefined, name, ZERO, dtype);
+        const whole = this.builder.get(undefined, name, ZERO, dtype);
+        const t = p.matrices ? whole.reshape(apart(whole.shape, p.matrices)) : whole;
         return p.transposed && kind === 'weight' ? t.t() : t;
       });
       const [first, ...rest] = p.name.includes('{e}') ? all.map((t) => t.unsqueeze(0)) : all;
@@ -320,7 +328,7 @@ export class Weights {
   #inBlocks(...roles: readonly Role[]): boolean {
     return roles.every((role) => {
       const p = this.#place(role, 'weight');
-      return p && !p.transposed && this.builder.hasBlocks(this.#full(p, 'weight'));
+      return p && !p.transposed && !p.matrices && this.builder.hasBlocks(this.#full(p, 'weight'));
     });
   }
 

@@ -76,6 +76,15 @@ const TEXT = `
   granite_swa: hidden_act=silu rms_norm_eps=1e-05 tie_word_embeddings=true attention_bias=false mlp_bias=false
     embedding_multiplier=1.0 logits_scaling=1.0 residual_multiplier=1.0 attention_multiplier=1.0 sliding_window=128
     max_position_embeddings=8192 num_key_value_heads=4
+  granitemoe_swa: hidden_act=silu rms_norm_eps=1e-06 tie_word_embeddings=false attention_bias=false
+    embedding_multiplier=1.0 logits_scaling=1.0 residual_multiplier=1.0 attention_multiplier=1.0
+    num_experts_per_tok=2 sliding_window=128
+  xglm: activation_function=gelu max_position_embeddings=2048 scale_embedding=true tie_word_embeddings=true
+    pad_token_id=1
+  dbrx: tie_word_embeddings=false
+  hy_v3: head_dim=128 hidden_act=silu max_position_embeddings=131072 rms_norm_eps=1e-05 tie_word_embeddings=false
+    attention_bias=false mlp_bias=false num_experts_per_tok=8 num_shared_experts=1 router_scaling_factor=2.826
+    num_key_value_heads=8
   helium: head_dim=128 hidden_act=silu max_position_embeddings=4096 rms_norm_eps=1e-08 tie_word_embeddings=false
     attention_bias=false mlp_bias=false rope_theta=100000
   hunyuan_v1_dense: hidden_act=silu rms_norm_eps=1e-05 tie_word_embeddings=false attention_bias=false

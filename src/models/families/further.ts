@@ -1,5 +1,6 @@
-// GPT-Neo, CodeGen, NanoChat and AFMoE: switches that others have, in other combinations.
+// GPT-Neo, CodeGen, NanoChat, AFMoE, XGLM, DBRX and Hunyuan 3: switches that others have, in other combinations.
 import { FormatError } from '../../base/errors.js';
+import type { Config } from '../config.js';
 import { ALL_NORMS } from '../features.js';
 import type { Rows } from '../weights.js';
 import {
@@ -8,6 +9,7 @@ import {
   biasesBy,
   build,
   checked,
+  eitherKind,
   expertNames,
   experts,
   firstCount,
@@ -18,10 +20,13 @@ import {
   layerNorm,
   layerTypes,
   LLAMA_NAMES,
+  MLP_BIAS,
   rms,
   ropeOf,
+  SHARED_BIAS,
   sharedNames,
   sizesOf,
+  sparseLayers,
   UNGATED_BIAS,
   ungated,
   windowsBy,
@@ -201,4 +206,138 @@ const afmoe = family({
   },
 });
 
-export const FURTHER_FAMILIES = [gptNeo, codegen, nanochat, afmoe];
+const xglm = family({
+  types: ['xglm'],
+  features: (c) => {
+    c.only('add_cross_attention', false);
+    const hidden = c.count('d_model', undefined, 1);
+    const heads = c.count('attention_heads', undefined, 1);
+    const s = checked(c, {
+      ...{ hidden, heads, kvHeads: heads, headDim: hidden / heads },
+      layers: c.count('num_layers', undefined, 1),
+      maxPositions: c.count('max_position_embeddings', 2048, 1),
+    });
+    c.ignore('init_std');
+    const act = activationOf(c, 'activation_function', 'gelu');
+    const zeroRow = c.optional('pad_token_id');
+    return build('xglm', c, s, {
+      norm: { kind: 'layer', eps: 1e-5, bias: true },
+      mlp: () => ungated(c.count('ffn_dim', undefined, 1), act),
+      tied: true,
+      biases: [...ATTENTION_BIAS, ...UNGATED_BIAS],
+      more: {
+        learntPositions: { count: s.maxPositions, offset: 2, waves: zeroRow === undefined ? {} : { zeroRow } },
+        ...(c.flag('scale_embedding', true) && { embedFactor: Math.sqrt(hidden) }),
+      },
+    });
+  },
+  names: {
+    ...LLAMA_NAMES,
+    finalNorm: 'model.layer_norm',
+    beforeMixer: 'self_attn_layer_norm',
+    beforeMlp: 'final_layer_norm',
+    o: 'self_attn.out_proj',
+    up: 'fc1',
+    down: 'fc2',
+  },
+});
+
+/** The two objects that a DBRX config holds its attention and its experts in. */
+function dbrxParts(c: Config): { readonly attention: Config; readonly ffn: Config } {
+  const [attention, ffn] = [c.inner('attn_config'), c.inner('ffn_config')];
+  if (!attention || !ffn) throw new FormatError(`${c.where}: attn_config and ffn_config must be there`);
+  attention.ignore('attn_pdrop', 'model_type', 'rope_theta');
+  ffn.ignore('hidden_size', 'moe_jitter_eps', 'moe_loss_weight', 'uniform_expert_assignment', 'model_type');
+  return { attention, ffn };
+}
+const dbrx = family({
+  types: ['dbrx'],
+  features: (c) => {
+    const { attention, ffn } = dbrxParts(c);
+    const hidden = c.count('d_model', undefined, 1);
+    const heads = c.count('n_heads', undefined, 1);
+    const s = checked(c, {
+      ...{ hidden, heads, headDim: hidden / heads, kvHeads: attention.count('kv_n_heads', 1, 1) },
+      layers: c.count('n_layers', undefined, 1),
+      maxPositions: c.count('max_seq_len', 2048, 1),
+    });
+    c.ignore('emb_pdrop', 'num_key_value_heads');
+    const clip = attention.optional('clip_qkv');
+    const normalised = ffn.json.moe_normalize_expert_weights !== null;
+    ffn.only('moe_normalize_expert_weights', 1); // sums of other powers have no place here
+    return build('dbrx', c, s, {
+      norm: { kind: 'layer', eps: 1e-5 },
+      rope: ropeOf(c, s, { theta: attention.optional('rope_theta') ?? 1e4 }),
+      attention: () => (clip !== undefined ? { clip } : {}),
+      mlp: () => ({
+        kind: 'experts',
+        activation: activationOf(ffn.inner('ffn_act_fn') ?? ffn, 'name', 'silu'),
+        count: ffn.count('moe_num_experts', 4, 1),
+        chosen: ffn.count('moe_top_k', 1, 1),
+        inner: ffn.count('ffn_hidden_size', 3584, 1),
+        score: 'softmax',
+        weights: normalised ? 'normalised' : 'kept',
+      }),
+    });
+  },
+  names: (c) => {
+    const place = { bare: true, matrices: dbrxParts(c).ffn.count('moe_num_experts', 4, 1) };
+    return {
+      embed: 'transformer.wte',
+      finalNorm: 'transformer.norm_f',
+      head: 'lm_head',
+      layer: 'transformer.blocks.{i}',
+      beforeMixer: 'norm_attn_norm.norm_1',
+      beforeMlp: 'norm_attn_norm.norm_2',
+      ...fusedQkv('norm_attn_norm.attn.Wqkv'),
+      o: 'norm_attn_norm.attn.out_proj',
+      router: 'ffn.router.layer',
+      expertGate: { name: 'ffn.experts.mlp.w1', ...place },
+      expertUp: { name: 'ffn.experts.mlp.v1', ...place },
+      expertDown: { name: 'ffn.experts.mlp.w2', ...place, transposed: true },
+    };
+  },
+});
+
+const hunyuan3 = family({
+  types: ['hy_v3'],
+  features: (c) => {
+    const biases = biasesBy(c, { attention_bias: ATTENTION_BIAS, mlp_bias: [...MLP_BIAS, ...SHARED_BIAS] });
+    const s = sizesOf(c);
+    const norm = rms(c, 1e-5);
+    const sparse = sparseLayers(c, s.layers, (i) => i > 0);
+    const inner = c.count('moe_intermediate_size', undefined, 1);
+    const shared = c.count('num_shared_experts', 1, 1);
+    eitherKind(c);
+    c.ignore('enable_moe_fp32_combine', 'num_nextn_predict_layers', 'router_scaling_factor');
+    return build('hy_v3', c, s, {
+      norm,
+      rope: ropeOf(c, s, { theta: 11_158_840 }),
+      attention: () => ({ qkNorm: { norm, over: 'head' } }),
+      mlp: (i) =>
+        sparse(i)
+          ? experts(c, {
+              count: firstCount(c, 'num_experts', 'num_local_experts'),
+              chosen: c.count('num_experts_per_tok', undefined, 1),
+              inner,
+              score: 'sigmoid',
+              choiceBias: true,
+              weights: 'normalised',
+              sumGuard: { add: 1e-20 },
+              factor: c.number('router_scaling_factor', 2.826),
+              shared: { inner: inner * shared },
+            })
+          : gated(c),
+      biases,
+    });
+  },
+  names: {
+    ...LLAMA_NAMES,
+    ...expertNames('mlp'),
+    ...sharedNames('mlp.shared_mlp'),
+    router: 'mlp.router.gate',
+    choiceBias: { name: 'mlp.expert_bias', bare: true },
+  },
+});
+
+export const FURTHER_FAMILIES = [gptNeo, codegen, nanochat, afmoe, xglm, dbrx, hunyuan3];

@@ -200,18 +200,20 @@ export const graniteFactors = (c: Config): Partial<Features> => ({
   logitFactor: 1 / c.number('logits_scaling', 1),
 });
 const EXPERT_PARTS = stackedGateUp('block_sparse_moe.input_linear');
+/** The same experts as granitemoe_swa names them. */
+const NAMED_EXPERTS = stackedGateUp('block_sparse_moe.experts.gate_up_proj', { bare: true });
 export const GRANITE_NAMES: Names = {
   ...LLAMA_NAMES,
-  router: 'block_sparse_moe.router.layer',
-  expertGate: EXPERT_PARTS.gate,
-  expertUp: EXPERT_PARTS.up,
-  expertDown: 'block_sparse_moe.output_linear',
+  router: ['block_sparse_moe.router.layer', 'block_sparse_moe.router'],
+  expertGate: [EXPERT_PARTS.gate, NAMED_EXPERTS.gate],
+  expertUp: [EXPERT_PARTS.up, NAMED_EXPERTS.up],
+  expertDown: ['block_sparse_moe.output_linear', { name: 'block_sparse_moe.experts.down_proj', bare: true }],
   sharedGate: fusedGateUp('shared_mlp.input_linear').gate,
   sharedUp: fusedGateUp('shared_mlp.input_linear').up,
   sharedDown: 'shared_mlp.output_linear',
 };
 const granite = family({
-  types: ['granite', 'granitemoe', 'granitemoeshared', 'hyperclovax', 'granite_swa'],
+  types: ['granite', 'granitemoe', 'granitemoeshared', 'hyperclovax', 'granite_swa', 'granitemoe_swa'],
   features: (c) => graniteFeatures(c),
   names: {
     ...GRANITE_NAMES,
@@ -235,7 +237,8 @@ function graniteWindows(c: Config, s: Sizes, rope: RopeFeature): (i: number) => 
   });
 }
 function graniteFeatures(c: Config): Features {
-  const mixture = ['granitemoe', 'granitemoeshared'].includes(c.json.model_type as string);
+  const type = c.json.model_type as string;
+  const mixture = type.startsWith('granitemoe');
   const biases = biasesBy(c, mixture ? { attention_bias: ATTENTION_BIAS } : FLAGS);
   noBiases(c);
   const s = sizesOf(c);
@@ -243,7 +246,7 @@ function graniteFeatures(c: Config): Features {
   const around = c.flag('use_post_norm', false);
   const shared = c.optional('shared_intermediate_size') ?? 0;
   const rope = ropeOf(c, s);
-  const slides = c.json.model_type === 'granite_swa' ? graniteWindows(c, s, rope) : undefined;
+  const slides = type.endsWith('_swa') ? graniteWindows(c, s, rope) : undefined;
   return build('granite', c, s, {
     norm: rms(c),
     rope,
