@@ -290,7 +290,10 @@ export interface Features {
     /** Rows of the table before position 0. */
     readonly offset: number;
     /** Not stored: sines, then cosines of each position, but for a row of zeros where one is named. */
-    readonly waves?: { readonly zeroRow?: number };
+    readonly waves?: {
+      /** The row of the table that holds zeros. */
+      readonly zeroRow?: number;
+    };
   };
   /** Beside its vector a token has a narrow one for every layer, which meets a gate behind the layer's branches. */
   readonly layerInputs?: {
