@@ -102,7 +102,7 @@ const GUARDS: Readonly<Partial<Record<Area, Readonly<Record<string, Guard>>>>> =
     'src/backends/gpu/scan': asked('cumsum', 'scan'),
     'src/backends/gpu/row-shapes': asked('softmax,layerNorm,sum', 'softmax'),
     'src/backends/gpu/reduce': asked('sum,max,min,argmax,prod,mean', 'reduce'),
-    'src/backends/gpu/indexing': [...asked('gather,scatter,index', 'indexing'), ...tests('trust-indices')],
+    'src/backends/gpu/indexing': [...asked('gather,scatter,index,storeRows', 'indexing'), ...tests('trust-indices')],
     'src/backends/gpu/sort': asked('sort,argsort,topk', 'sort'),
     'src/backends/gpu/movement': [
       launches('copy,cat,place,new,castTo'),

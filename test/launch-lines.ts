@@ -14,6 +14,7 @@ import type { Served } from '../src/backends/gpu/libraries.js';
 import { FAULT, type Launch, type Step, Temporary } from '../src/backends/gpu/plan.js';
 import type { DeviceInfo } from '../src/driver/driver.js';
 import type { KernelRow, RunRow, Sample } from '../src/ops/op.js';
+import { storeRow } from '../src/ops/store.js';
 import { opList, OPS } from '../src/ops/table.js';
 import { TRAINING_ROWS } from '../src/ops/training.js';
 import { LAYOUTS } from '../src/testing/layouts.js';
@@ -188,6 +189,18 @@ const LARGER: Larger = [
         {},
       ] as const,
   ),
+  ...[1, 3, 6, 8, 20, 128].map(
+    (width) =>
+      [
+        'storeRows',
+        [
+          [[64, width], null],
+          [[5], 'i32'],
+          [[5, width], null],
+        ],
+        {},
+      ] as const,
+  ),
 ];
 
 // ---- elementwise ----
@@ -249,7 +262,7 @@ const elementwiseLines = (): string[] =>
 // ---- all of them ----
 
 const rowsOf = (): readonly KernelRow<any>[] =>
-  [...opList, ...TRAINING_ROWS].filter(
+  [...opList, ...TRAINING_ROWS, storeRow].filter(
     (r): r is KernelRow<any> => r.family !== 'elementwise' && PLANNED.includes(r.family as never),
   );
 const samplesOf = (row: KernelRow<any>): readonly Pick<Sample<any>, 'inputs' | 'params'>[] => [
