@@ -86,5 +86,6 @@ export function drawn(shape: Shape, draw: (shape: Shape) => Tensor): Tensor {
         "'different' for one each",
     );
   const apart = running.filter(({ rules }) => rules.randomness === 'different');
+  if (apart.length === 0) return draw(shape);
   return apart.reduce<Tensor>((t, level) => new Batched(t, level), draw([...apart.map(({ size }) => size), ...shape]));
 }
