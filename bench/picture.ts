@@ -1,5 +1,5 @@
 // The README's picture: what was measured on an H200 beside PyTorch, as bars around "as fast as PyTorch", from the
-// records in docs. `node dist/bench/picture.js` writes docs/pictures/beside-pytorch.svg; a test holds it to the records.
+// records in docs. `node dist/bench/picture.js` writes docs/pictures/beside-pytorch.svg; a test holds it to them.
 import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
