@@ -207,6 +207,15 @@ test('rules of a choice that are not served are refused by name', () => {
   assert.throws(() => answerRules({ guidance_scale: 3 }, 'model'), /model: guidance_scale is 3/);
   assert.deepEqual(answerRules({ guidance_scale: 1, num_beams: 1 }, 'model')({ start: [0], end: [] }), {});
 });
+test('beams that a folder asks for are not left out without a word', (t) => {
+  const said: string[] = [];
+  t.mock.method(process, 'emitWarning', (text: string) => void said.push(text));
+  answerRules({ num_beams: 4 }, 'model');
+  answerRules({ num_beams: 1 }, 'model');
+  assert.deepEqual(said, [
+    'model: num_beams is 4; there is no beam search here: answers take the likeliest token each time',
+  ]);
+});
 
 test('distances fall into the buckets of T5', () => {
   const row = (bidirectional: boolean): number[] =>

@@ -116,6 +116,12 @@ export function answerRules(g: Json, where: string): (o: AnswerOptions) => Pick<
       throw new UnsupportedError(
         `${where}: ${field} is ${JSON.stringify(g[field])}; this changes the answer and is not served`,
       );
+  // Many folders ask for beams; the likeliest token each time is another answer, so it is not given without a word.
+  if (typeof g.num_beams === 'number' && g.num_beams > 1)
+    process.emitWarning(
+      `${where}: num_beams is ${g.num_beams}; there is no beam search here: answers take the likeliest token each time`,
+      'WickWarning',
+    );
   const rules = Object.entries(RULES).flatMap(([field, make]) => {
     const value = g[field] as unknown;
     const rule = value === undefined || value === null ? undefined : make(value, g);

@@ -9,8 +9,8 @@ import { loadModel } from './load.js';
 import type { Seq2Seq } from './seq2seq.js';
 
 /**
- * Texts to texts (T5, BART, Pegasus): translation, summaries. What generation_config.json says about tokens is followed; answers are
- * the likeliest token each time, whatever number of beams it asks for.
+ * Texts to texts (T5, BART, Pegasus): translation, summaries. What generation_config.json says about tokens is
+ * followed; answers take the likeliest token each time, and where it asks for beams a warning says so.
  */
 export class TextToText {
   /** The network itself. */
