@@ -170,6 +170,12 @@ export const NAME_GROUPS: Readonly<Record<string, readonly NamePair[]>> = {
     ['linalg.lstsq', 'a.lstsq(b)', 'the solution alone'],
     ['linalg.pinv, linalg.matrix_rank, logdet', 'a.pinv() a.matrixRank() a.logdet()', 'on the host'],
     ['linalg.matrix_exp', 'a.matrixExp()'],
+    ['linalg.solve_triangular', 'a.solveTriangular(b)', '{ upper, transpose, unit }; the lower triangle unless said'],
+    ['cholesky_solve', 'b.choleskySolve(l)'],
+    ['linalg.eigvalsh, linalg.svdvals', 'a.eigvalsh() a.svdvals()', 'on the host'],
+    ['linalg.matrix_norm, linalg.cond', "a.matrixNorm('fro') a.cond()"],
+    ['linalg.multi_dot', 'a.multiDot([b, c])'],
+    ['linalg.vecdot', 'x.vecdot(y)'],
   ],
   'Pictures and signals': [
     ['F.conv1d, conv2d, conv3d', 'x.conv1d(w) x.conv2d(w) x.conv3d(w)'],

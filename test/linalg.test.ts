@@ -2,8 +2,9 @@
 // full rank or nearly so, numbers that are none, and batches and matrices without elements.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { arange, type DType, full, randn, type Tensor, tensor, zeros } from '../src/index.js';
+import { arange, type DType, full, hessian, randn, type Tensor, tensor, zeros } from '../src/index.js';
 import * as host from '../src/ops/linalg-host.js';
+import type { NestedInput } from '../src/tensor/create.js';
 
 const T = (x: Tensor): Tensor => x.transpose(-2, -1);
 const eye = (n: number, dtype: DType = 'f64'): Tensor => arange(n).unsqueeze(1).eq(arange(n)).cast(dtype);
@@ -226,5 +227,73 @@ test('batches and matrices without elements have results without elements', () =
       [5, 0],
       [0, 0],
     ],
+  );
+});
+
+// What PyTorch 2 answers for the same matrices, in double precision.
+const PLAIN = tensor([[2, 1, 3], [0, 4, 1], [5, 2, 1]], { dtype: 'f64' }); // biome-ignore format: a matrix
+const TALL = tensor([[2, 1, 3], [0, 4, 1], [5, 2, 1], [1, 7, 0]], { dtype: 'f64' }); // biome-ignore format: a matrix
+const RIGHT = tensor([[1, 2], [3, -1], [0, 4]], { dtype: 'f64' }); // biome-ignore format: a matrix
+const CALLS: readonly (readonly [what: string, got: () => Tensor, want: NestedInput])[] = [
+  ['matrixNorm(fro)', () => TALL.matrixNorm('fro'), 10.535653752852738],
+  ['matrixNorm(nuc)', () => TALL.matrixNorm('nuc'), 16.39614881319891],
+  ['matrixNorm(1)', () => TALL.matrixNorm(1), 14.0],
+  ['matrixNorm(-1)', () => TALL.matrixNorm(-1), 5.0],
+  ['matrixNorm(2)', () => TALL.matrixNorm(2), 8.936431920709689],
+  ['matrixNorm(-2)', () => TALL.matrixNorm(-2), 2.442128569974662],
+  ['matrixNorm(Infinity)', () => TALL.matrixNorm(Infinity), 8.0],
+  ['matrixNorm(-Infinity)', () => TALL.matrixNorm(-Infinity), 5.0],
+  ['cond(2)', () => PLAIN.cond(2), 3.0273971578653933],
+  ['cond(-2)', () => PLAIN.cond(-2), 0.3303167532551614],
+  ['cond(fro)', () => PLAIN.cond('fro'), 4.366565852838378],
+  ['cond(1)', () => PLAIN.cond(1), 3.7058823529411757],
+  ['cond(Infinity)', () => PLAIN.cond(Infinity), 4.549019607843137],
+  [
+    'a lower triangle',
+    () => PLAIN.solveTriangular(RIGHT),
+    [
+      [0.5, 1.0],
+      [0.75, -0.25],
+      [-4.0, -0.5],
+    ],
+  ],
+  [
+    'an upper one, transposed',
+    () => PLAIN.solveTriangular(RIGHT, { upper: true, transpose: true }),
+    [
+      [0.5, 1.0],
+      [0.625, -0.5],
+      [-2.125, 1.5],
+    ],
+  ],
+  [
+    'one with ones',
+    () => PLAIN.solveTriangular(RIGHT, { upper: true, unit: true }),
+    [
+      [-2.0, -5.0],
+      [3.0, -5.0],
+      [0.0, 4.0],
+    ],
+  ],
+  [
+    'choleskySolve',
+    () => RIGHT.choleskySolve(PLAIN),
+    [
+      [10.25, 1.75],
+      [2.1875, 0.1875],
+      [-4.0, -0.5],
+    ],
+  ],
+];
+for (const [what, got, want] of CALLS)
+  test(`${what} is what PyTorch answers`, () => near(what, got(), tensor(want, { dtype: 'f64' }), 64));
+
+test('a norm has its second derivative at elements that are 0, too', () => {
+  // (1 - x x^T / 25) / 5, in 125ths.
+  near(
+    'hessian',
+    hessian((x: Tensor) => x.norm(), tensor([3, 0, 4], { dtype: 'f64' })).affine(125, 0),
+    tensor([[16, 0, -12], [0, 25, 0], [-12, 0, 9]], { dtype: 'f64' }), // biome-ignore format: a matrix
+    64,
   );
 });

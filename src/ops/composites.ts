@@ -246,7 +246,8 @@ export const compositeOps = rows({
         // Powers of numbers around 1, so that neither large nor small ones leave the range.
         const top = p > 0 ? size.detach().max(list, true) : size.detach().min(list, true);
         const unit = top.gt(0).logicalAnd(top.lt(Infinity)).where(top, top.onesLike());
-        const ratio = size.div(unit);
+        // Squares need no |x|, whose first derivative at 0 would take the second one of the norm with it.
+        const ratio = (p === 2 ? w : size).div(unit);
         const root = (s: Tensor): Tensor => (p === 2 ? s.sqrt() : s.powf(1 / p));
         const power = p === 2 ? ratio.sqr() : rootOrZero(ratio, (r) => r.powf(p), p < 0 ? Infinity : 0);
         const length = rootOrZero(power.sum(list, true), root).mul(unit);

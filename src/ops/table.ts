@@ -16,6 +16,7 @@ import { indexing } from './indexing.js';
 import { integerOps } from './integer.js';
 import { linalgOps } from './linalg.js';
 import { matmulOps } from './matmul.js';
+import { matrixOps } from './matrices.js';
 import { movementOps } from './movement.js';
 import { norm } from './norm.js';
 import { numericOps } from './numeric.js';
@@ -71,6 +72,7 @@ export const OPS = {
   ...windowOps,
   ...imageOps,
   ...linalgOps,
+  ...matrixOps,
   ...spectralOps,
   ...shorthandOps,
   ...placingOps,

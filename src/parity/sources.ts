@@ -19,6 +19,14 @@ export const UNVOUCHED: Readonly<Record<string, string>> = {
   geluGrad: "gelu's gradient, which PyTorch vouches for in the cases of gelu",
   f8matmul: 'made of products, which PyTorch vouches for, with weights decoded from 8 bits as its casts decode them',
   qmatmulExperts: 'made of dequantized blocks, which gguf-py and ggml vouch for',
+  solveTriangular: 'made of solve, which PyTorch vouches for',
+  choleskySolve: 'made of solve, which PyTorch vouches for',
+  eigvalsh: 'a result of eigh, which PyTorch vouches for',
+  svdvals: 'a result of svd, which PyTorch vouches for',
+  matrixNorm: 'made of svd, norm and sums, which PyTorch vouches for; its numbers in the tests of linear algebra',
+  cond: 'made of svd, inv and norms, which PyTorch vouches for; its numbers in the tests of linear algebra',
+  multiDot: 'made of products, which PyTorch vouches for',
+  vecdot: 'made of products and sums, which PyTorch vouches for',
 };
 
 const program = (by: string | undefined): string => /^\w+/.exec(by ?? '')?.[0] ?? 'PyTorch';
