@@ -348,7 +348,7 @@ export const NO_NAMES: readonly (readonly [pattern: RegExp, why: string])[] = [
     'special functions beyond gamma, erf and I0, I1: rare, and a custom op is one row (docs/guide/custom-ops.md)',
   ],
   [
-    /^(?:geqrf|orgqr|ormqr|householder_product|ldl_.*|lu|lu_factor.*|lu_unpack|lobpcg|symeig|svd_lowrank|pca_lowrank|tensorinv|tensorsolve|nuclear_norm)$/,
+    /^(?:geqrf|orgqr|ormqr|householder_product|ldl_.*|lu_factor_ex|lu_unpack|lobpcg|symeig|svd_lowrank|pca_lowrank|tensorinv|tensorsolve|nuclear_norm)$/,
     "LAPACK's steps: solve, inv, qr, eigh, svd and lstsq answer what they are for",
   ],
   [/^istft$/, 'irfft and fold put frames together; no call of its own'],

@@ -171,6 +171,8 @@ export const NAME_GROUPS: Readonly<Record<string, readonly NamePair[]>> = {
     ['linalg.pinv, linalg.matrix_rank, logdet', 'a.pinv() a.matrixRank() a.logdet()', 'on the host'],
     ['linalg.matrix_exp', 'a.matrixExp()'],
     ['linalg.solve_triangular', 'a.solveTriangular(b)', '{ upper, transpose, unit }; the lower triangle unless said'],
+    ['linalg.lu', 'a.lu()', 'on the host; with pivots'],
+    ['linalg.lu_factor, linalg.lu_solve', 'a.luFactor() lu.luSolve(pivots, b)', 'on the host'],
     ['cholesky_solve', 'b.choleskySolve(l)'],
     ['linalg.eigvalsh, linalg.svdvals', 'a.eigvalsh() a.svdvals()', 'on the host'],
     ['linalg.matrix_norm, linalg.cond', "a.matrixNorm('fro') a.cond()"],

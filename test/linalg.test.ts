@@ -2,7 +2,7 @@
 // full rank or nearly so, numbers that are none, and batches and matrices without elements.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { arange, type DType, full, hessian, randn, type Tensor, tensor, zeros } from '../src/index.js';
+import { arange, type DType, full, grad, hessian, randn, type Tensor, tensor, zeros } from '../src/index.js';
 import * as host from '../src/ops/linalg-host.js';
 import type { NestedInput } from '../src/tensor/create.js';
 
@@ -55,6 +55,12 @@ for (const n of [1, 2, 12, 13, 16, 17, 31, 32, 33, 34, 64, 65, 97, 130])
       near('Q R', q.matmul(r), x, 16 * n);
       near('Q^T Q', T(q).matmul(q), eye(n), 16 * n);
       assert.equal(most(r.tril(-1)), 0);
+      for (const y of [x, T(x)]) {
+        const [p, lower, upper] = y.lu();
+        near('P L U', p.matmul(lower).matmul(upper), y, 16 * n);
+        assert.equal(most(lower.triu(1)) + most(upper.tril(-1)), 0);
+        assert.ok(most(lower) <= 1, 'pivots are the largest of their column');
+      }
       const [u, s, vt] = x.svd();
       near('U S V^T', u.mul(s).matmul(vt), x, 16 * n + 32);
       near('U^T U', T(u).matmul(u), eye(n), 16 * n + 32);
@@ -75,6 +81,13 @@ test('the engine agrees with the plain loops that are its oracle', () => {
       tensor([...values], { dtype: 'f64' }).reshape([...like.shape]);
     const bound = 1e5; // of unit roundings, relative to the largest element: conditions are in the thousands
     near('solve', a.inv(), of(host.solve('inv', numbers, flat(eye(n)), n, n), a), bound);
+    const [lu, pivots] = a.luFactor();
+    near('lu', lu, of(Array.from(host.lu(numbers, n).lu), a), bound);
+    assert.deepEqual(
+      flat(pivots),
+      host.lu(numbers, n).swaps.map((i) => i + 1),
+    );
+    near('luSolve', lu.luSolve(pivots, eye(n)), a.inv(), bound);
     near('cholesky', spd.cholesky(), of(host.cholesky(flat(spd), n), a), bound);
     const [q, r] = a.qr();
     const plain = host.qr(numbers, n, n);
@@ -233,7 +246,19 @@ test('batches and matrices without elements have results without elements', () =
 // What PyTorch 2 answers for the same matrices, in double precision.
 const PLAIN = tensor([[2, 1, 3], [0, 4, 1], [5, 2, 1]], { dtype: 'f64' }); // biome-ignore format: a matrix
 const TALL = tensor([[2, 1, 3], [0, 4, 1], [5, 2, 1], [1, 7, 0]], { dtype: 'f64' }); // biome-ignore format: a matrix
+const WIDE = tensor(
+  [
+    [2, 1, 3, 0],
+    [4, 1, 5, 2],
+  ],
+  { dtype: 'f64' },
+);
 const RIGHT = tensor([[1, 2], [3, -1], [0, 4]], { dtype: 'f64' }); // biome-ignore format: a matrix
+/** The gradient of the cubes of L and the squares of U. */
+const slope = grad((x: Tensor) => {
+  const [, l, u] = x.lu();
+  return l.powf(3).sum().add(u.sqr().sum());
+});
 const CALLS: readonly (readonly [what: string, got: () => Tensor, want: NestedInput])[] = [
   ['matrixNorm(fro)', () => TALL.matrixNorm('fro'), 10.535653752852738],
   ['matrixNorm(nuc)', () => TALL.matrixNorm('nuc'), 16.39614881319891],
@@ -282,6 +307,62 @@ const CALLS: readonly (readonly [what: string, got: () => Tensor, want: NestedIn
       [10.25, 1.75],
       [2.1875, 0.1875],
       [-4.0, -0.5],
+    ],
+  ],
+  ['pivots', () => TALL.luFactor()[1].cast('f64'), [3, 4, 3]],
+  [
+    'order',
+    () => TALL.lu()[0],
+    [
+      [0, 0, 1, 0],
+      [0, 0, 0, 1],
+      [1, 0, 0, 0],
+      [0, 1, 0, 0],
+    ],
+  ],
+  [
+    'L and U',
+    () => PLAIN.luFactor()[0],
+    [
+      [5, 2, 1],
+      [0, 4, 1],
+      [0.4, 0.05, 2.55],
+    ],
+  ],
+  [
+    'luSolve',
+    () => PLAIN.luFactor()[0].luSolve(PLAIN.luFactor()[1], RIGHT),
+    [
+      [-1 / 3, 0.8823529411764707],
+      [2 / 3, -0.29411764705882354],
+      [1 / 3, 0.17647058823529407],
+    ],
+  ],
+  [
+    'gradient of a square L U',
+    () => slope(PLAIN),
+    [
+      [-0.41475, -1.273125, 5.1],
+      [-3.5744625, 8.06365625, 1.745],
+      [10.1659, 4.50925, -0.04],
+    ],
+  ],
+  [
+    'gradient of a tall L U',
+    () => slope(TALL),
+    [
+      [-0.9903224110431705, 0.15558246171140136, 5.12044713179305],
+      [-0.11198238827360472, 0.17341582327560745, 0.21308029481680862],
+      [11.411171569408085, 1.3197300391167943, 0.08868207472598731],
+      [-5.075213024954082, 13.090184880993224, -0.6843046372160371],
+    ],
+  ],
+  [
+    'gradient of a wide L U',
+    () => slope(WIDE),
+    [
+      [-0.3125, 1, 1, -2],
+      [8.15625, 1.5, 9.5, 5],
     ],
   ],
 ];

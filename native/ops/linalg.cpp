@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cmath>
 #include <cstdlib>
+#include <numeric>
 
 #include "factors.h"
 #include "engine/strided.h"
@@ -136,6 +137,52 @@ template <bool LOGARITHM> Status determinant(const Call& c, const void*) {
   return wrong < 0 ? noMemory(c) : OK;
 }
 
+// L and U in one matrix, the exchanges of rows as LAPACK counts them (from 1), and the row that became each row. Of a
+// wide matrix the columns beyond the square are those of U, which L gives.
+Status lu(const Call& c, const void*) {
+  const int64_t m = rowsOf(c.in(0)), n = columnsOf(c.in(0)), k = std::min(m, n), rest = n - k;
+  const int64_t doubles = Room::sizeOf(m, n) + 3 * (m + 8) + roomForSolve(k, std::max(k, rest));
+  const int64_t wrong = each(c, doubles, [&](One one) -> int64_t {
+    const Mat a = one.take(0);
+    int64_t* swaps = reinterpret_cast<int64_t*>(one.room.take(k));
+    double *counted = one.room.take(k), *order = one.room.take(m);
+    factorLu(a, m, k, swaps, one.room);
+    std::iota(order, order + m, 0.0);
+    for (int64_t i = 0; i < k; i++) {
+      counted[i] = (double)swaps[i] + 1;
+      std::swap(order[i], order[swaps[i]]);
+      if (swaps[i] != i) std::swap_ranges(a.row(i) + k, a.row(i) + n, a.row(swaps[i]) + k);
+    }
+    if (rest > 0) solveLower(a, true, a.from(0, k), k, rest, one.room);
+    one.store(0, a, m, n);
+    one.store(1, {counted, k}, 1, k);
+    one.store(2, {order, m}, 1, m);
+    return 0;
+  });
+  return wrong < 0 ? noMemory(c) : OK;
+}
+
+// The row that becomes each row by the exchanges of `lu`.
+Status rowOrder(const Call& c, const void*) {
+  const int64_t n = columnsOf(c.in(0));
+  const int64_t wrong = each(c, Room::sizeOf(1, n) + n + 8, [&](One one) -> int64_t {
+    const Mat swaps = one.take(0);
+    double* order = one.room.take(n);
+    std::iota(order, order + n, 0.0);
+    for (int64_t i = 0; i < n; i++) {
+      const double row = swaps.at(0, i);
+      if (!(row >= (double)(i + 1) && row <= (double)n)) return i + 1;
+      std::swap(order[i], order[(int64_t)row - 1]);
+    }
+    one.store(0, {order, n}, 1, n);
+    return 0;
+  });
+  if (wrong < 0) return noMemory(c);
+  if (wrong == 0) return OK;
+  return fail(c, BAD_ARGUMENT, "pivot %lld is none of the rows %lld to %lld", (long long)wrong, (long long)wrong,
+              (long long)n);
+}
+
 Status cholesky(const Call& c, const void*) {
   const int64_t n = columnsOf(c.in(0));
   const int64_t wrong = each(c, Room::sizeOf(n, n) + roomForSolve(n, n), [&](One one) -> int64_t {
@@ -226,6 +273,8 @@ Status pinv(const Call& c, const void*) {
 const Op LINALG_OPS[] = {{"solve", solve, nullptr},
                          {"det", determinant<false>, nullptr},
                          {"slogdet", determinant<true>, nullptr},
+                         {"lu", lu, nullptr},
+                         {"rowOrder", rowOrder, nullptr},
                          {"cholesky", cholesky, nullptr},
                          {"qr", qr, nullptr},
                          {"eigh", eigh, nullptr},

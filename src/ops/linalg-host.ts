@@ -3,27 +3,47 @@ import { ArgumentError } from '../base/errors.js';
 
 export type Matrix = number[];
 
-/** L and U in one matrix, with the order of rows and the sign of that order. Pivots are the largest of their column. */
-export function lu(a: Matrix, n: number): { lu: Float64Array; order: number[]; sign: number } {
-  const m = Float64Array.from(a);
-  const order = Array.from({ length: n }, (_, i) => i);
+/**
+ * L and U of an m x n matrix in one, the row that became each row, the exchanges (row i with row swaps[i], in turn) and
+ * the sign of their order. Pivots are the largest of their column.
+ */
+export function lu(
+  a: Matrix,
+  m: number,
+  n: number = m,
+): { lu: Float64Array; order: number[]; swaps: number[]; sign: number } {
+  const x = Float64Array.from(a);
+  const order = Array.from({ length: m }, (_, i) => i);
+  const swaps: number[] = [];
   let sign = 1;
-  for (let k = 0; k < n; k++) {
+  for (let k = 0; k < Math.min(m, n); k++) {
     let top = k;
-    for (let i = k + 1; i < n; i++) if (Math.abs(m[i * n + k]) > Math.abs(m[top * n + k])) top = i;
+    for (let i = k + 1; i < m; i++) if (Math.abs(x[i * n + k]) > Math.abs(x[top * n + k])) top = i;
+    swaps.push(top);
     if (top !== k) {
-      for (let j = 0; j < n; j++) [m[k * n + j], m[top * n + j]] = [m[top * n + j], m[k * n + j]];
+      for (let j = 0; j < n; j++) [x[k * n + j], x[top * n + j]] = [x[top * n + j], x[k * n + j]];
       [order[k], order[top]] = [order[top], order[k]];
       sign = -sign;
     }
-    const pivot = m[k * n + k];
+    const pivot = x[k * n + k];
     if (pivot === 0) continue;
-    for (let i = k + 1; i < n; i++) {
-      const f = (m[i * n + k] /= pivot);
-      if (f !== 0) for (let j = k + 1; j < n; j++) m[i * n + j] -= f * m[k * n + j];
+    for (let i = k + 1; i < m; i++) {
+      const f = (x[i * n + k] /= pivot);
+      if (f !== 0) for (let j = k + 1; j < n; j++) x[i * n + j] -= f * x[k * n + j];
     }
   }
-  return { lu: m, order, sign };
+  return { lu: x, order, swaps, sign };
+}
+
+/** The row that becomes each row by exchanges with the rows `swaps`, counted from 1. */
+export function rowOrder(op: string, swaps: readonly number[]): number[] {
+  const order = swaps.map((_, i) => i);
+  swaps.forEach((row, i) => {
+    if (!(row > i && row <= swaps.length))
+      throw new ArgumentError(`${op}: pivot ${i + 1} is none of the rows ${i + 1} to ${swaps.length}`);
+    [order[i], order[row - 1]] = [order[row - 1], order[i]];
+  });
+  return order;
 }
 
 /** X of A X = B, B having k columns. */

@@ -119,6 +119,51 @@ const SLOGDET = hostRow('slogdet', {
   },
 });
 
+const LU = hostRow('lu', {
+  infer: ([a]: readonly Sig[]): readonly Sig[] => {
+    const { m, n } = tall(a.shape);
+    return [a, ...[Math.min(m, n), m].map((k) => ({ shape: [...lead(a.shape), k], dtype: a.dtype }))];
+  },
+  reference: (inputs, outputs): void => {
+    const { m, n } = tall(inputs[0].shape);
+    each(inputs, outputs, [2, 2, 1, 1], (a) => {
+      const { lu, swaps, order } = host.lu(a, m, n);
+      return [Array.from(lu), swaps.map((i) => i + 1), order];
+    });
+  },
+  // With the square corners L1 and U1 of L = [L1; L2] and U = [U1 U2]: the rows of A in their new order have the
+  // gradient L1^-T (the triangles of L^T gL and gU U^T, less what L2 and U2 owe to the corners) U1^-T in the corner.
+  grad: ({ x: a, outputs: [lu, , order], grad: g }: GradContext): Grads => {
+    const { m, n } = tall(a.shape);
+    const k = Math.min(m, n);
+    const corner = (t: Tensor): Tensor => t.narrow(-2, 0, k).narrow(-1, 0, k);
+    const lower = corner(lu).tril(-1).add(eye(lu, k));
+    const upper = corner(lu).triu();
+    let [below, above] = [T(lower).matmul(corner(g).tril(-1)), corner(g).triu().matmul(T(upper))];
+    if (n > k) below = below.sub(g.narrow(-1, k, n - k).matmul(T(lu.narrow(-1, k, n - k))));
+    if (m > k) above = above.sub(T(lu.narrow(-2, k, m - k)).matmul(g.narrow(-2, k, m - k)));
+    // X U1^-T, and L1^-T X.
+    const right = (t: Tensor): Tensor => T(solved(upper, T(t)));
+    const left = (t: Tensor): Tensor => solved(T(lower), t);
+    let rows = left(right(below.tril(-1).add(above.triu())));
+    if (n > k) rows = rows.cat([left(g.narrow(-1, k, n - k))], rows.rank - 1);
+    if (m > k) rows = rows.cat([right(g.narrow(-2, k, m - k))], rows.rank - 2);
+    return [T(orderMatrix(order.detach())).matmul(rows)];
+  },
+});
+const ROW_ORDER = hostRow('rowOrder', {
+  infer: ([swaps]: readonly Sig[]): readonly Sig[] => [
+    { shape: [...lead(swaps.shape), tall(swaps.shape).n], dtype: swaps.dtype },
+  ],
+  reference: (inputs, outputs): void => each(inputs, outputs, [2, 1], (swaps) => [host.rowOrder('luSolve', swaps)]),
+  grad: (): Grads => [undefined],
+});
+/** The matrix that puts rows in an order, of which row i is the one of `order[i]`. */
+const orderMatrix = (order: Tensor): Tensor => {
+  const m = order.shape[order.rank - 1];
+  return order.unsqueeze(-1).eq(order.newArange(m, order.dtype)).cast(order.dtype);
+};
+
 const CHOLESKY = hostRow('cholesky', {
   infer: ([a]: readonly Sig[]): readonly Sig[] => [a],
   reference: (inputs, outputs): void => {
@@ -352,6 +397,83 @@ export const linalgOps = rows({
         const [sign, log] = w.onHost(SLOGDET, [w]);
         return [sign.detach(), log];
       });
+    },
+  }),
+  lu: composite({
+    ...row(
+      `[P, L, U]: rows put in order (a matrix of ones and zeros), a lower triangle with ones, an upper one; ${HOST}`,
+      [
+        { inputs: [PLAIN], args: [] },
+        { inputs: [TALL], args: [] },
+        { inputs: [{ shape: [2, 4], values: [2, 1, 3, 0, 4, 1, 5, 2] }], args: [] },
+      ],
+    ),
+    compose: (x: Tensor): readonly [p: Tensor, l: Tensor, u: Tensor] => {
+      requireMatrix('lu', x);
+      return widened('lu', x, (w): readonly [Tensor, Tensor, Tensor] => {
+        const { m, n } = tall(w.shape);
+        const k = Math.min(m, n);
+        const [both, , order] = w.onHost(LU, [w]);
+        const ones = w.newFull([m, k], 1).tril().triu();
+        const lower = both.narrow(-1, 0, k).tril(-1).add(ones);
+        return [T(orderMatrix(order.detach())), lower, both.narrow(-2, 0, k).triu()];
+      });
+    },
+  }),
+  luFactor: composite({
+    ...row(
+      `[L and U in one matrix, the row (counted from 1, i32) that each row was exchanged with, in turn]; ${HOST}`,
+      [
+        { inputs: [PLAIN], args: [] },
+        { inputs: [TALL], args: [] },
+      ],
+    ),
+    compose: (x: Tensor): readonly [lu: Tensor, pivots: Tensor] => {
+      requireMatrix('luFactor', x);
+      const wide = widened('luFactor', x, (w): readonly [Tensor, Tensor] => {
+        const [both, swaps] = w.onHost(LU, [w]);
+        return [both, swaps.detach()];
+      });
+      return [wide[0], wide[1].cast('i32')];
+    },
+  }),
+  luSolve: composite({
+    ...row(
+      `X of A X = B, given what luFactor answers of A; B a vector or columns; ${HOST}`,
+      [
+        {
+          inputs: [PLAIN, { shape: [3], dtype: 'i32', values: [3, 2, 3] }, s(3, 2)],
+          args: [{ input: 1 }, { input: 2 }],
+        },
+        { inputs: [PLAIN, { shape: [3], dtype: 'i32', values: [1, 3, 3] }, s(3)], args: [{ input: 1 }, { input: 2 }] },
+      ],
+      {
+        errors: [
+          {
+            inputs: [PLAIN, { shape: [3], dtype: 'i32', values: [3, 1, 3] }, s(3)],
+            args: [{ input: 1 }, { input: 2 }],
+            code: 'E_ARGUMENT',
+            says: /pivot 2 is none of the rows 2 to 3/,
+          },
+        ],
+      },
+    ),
+    compose: (x: Tensor, pivots: Tensor, b: Tensor): Tensor => {
+      requireSquare('luSolve', x);
+      requireSameDType('luSolve', [x, b]);
+      if (formatShape(pivots.shape) !== formatShape(x.shape.slice(0, -1)))
+        throw new ShapeError(
+          `luSolve: the pivots of ${formatShape(x.shape)} are ${formatShape(x.shape.slice(0, -1))}, ` +
+            `not ${formatShape(pivots.shape)}`,
+        );
+      const vector = b.rank === 1;
+      const right = vector ? b.unsqueeze(-1) : b;
+      const found = widened('luSolve', x, (w) => {
+        const [order] = pivots.onHost(ROW_ORDER, [pivots.cast(w.dtype).unsqueeze(-2)]);
+        const ordered = orderMatrix(order).matmul(right.cast(w.dtype));
+        return [w.solveTriangular(w.solveTriangular(ordered, { unit: true }), { upper: true })];
+      })[0];
+      return vector ? found.squeeze(-1) : found;
     },
   }),
   cholesky: composite({
