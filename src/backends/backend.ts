@@ -2,6 +2,7 @@
 import type { DType } from '../base/dtype.js';
 import type { Layout } from '../base/layout.js';
 import type { Params, RunRow } from '../ops/op.js';
+import type { GpuBackend } from './gpu/gpu.js';
 
 /** A block of device memory. `address` is what kernels are given; element offsets live in layouts. */
 export interface Memory {
@@ -55,6 +56,8 @@ export interface Backend {
   readonly name: string;
   /** One line about the device, for people. */
   readonly description: string;
+  /** The backend itself where it is a GPU's: what only those have is found there. */
+  readonly gpu?: GpuBackend;
   /** Uninitialised memory; free returns it, at most once, and the backend may keep it for reuse. */
   alloc(bytes: number): Memory;
   free(memory: Memory): void;

@@ -1,18 +1,30 @@
 // Device names to backends, each opened on first use.
+import { createRequire } from 'node:module';
 import { DTYPE } from '../base/dtype.js';
 import { ArgumentError, DeviceError } from '../base/errors.js';
 import type { DeviceInfo } from '../driver/driver.js';
 import { driverOrSentence, openDriver, VENDOR_NAMES, type VendorName, VENDORS } from '../driver/drivers.js';
-import { openEmulated } from '../emulator/device.js';
-import { openDry } from '../emulator/dry-device.js';
-import { openSim } from '../driver/sim.js';
-import { standIns } from '../driver/stand-ins/index.js';
 import type { HostedDevice } from '../driver/stand-ins/library.js';
 import type { Backend } from './backend.js';
 import { openCpu } from './cpu.js';
-import { lateCode } from './gpu/functions.js';
-import { GpuBackend } from './gpu/gpu.js';
+import type { GpuBackend } from './gpu/gpu.js';
 import { ReferenceBackend } from './reference.js';
+
+/**
+ * What only some devices need: read when the first of them is opened, so that a program on the CPU does not wait for
+ * the code of GPUs and of the emulator. By `require`, since opening a device answers at once.
+ */
+const require = createRequire(import.meta.url);
+const later = {
+  gpu: () => require('./gpu/gpu.js') as typeof import('./gpu/gpu.js'),
+  lateCode: () => require('./gpu/functions.js') as typeof import('./gpu/functions.js'),
+  sim: () => require('../driver/sim.js') as typeof import('../driver/sim.js'),
+  emulator: () => require('../emulator/device.js') as typeof import('../emulator/device.js'),
+  dryRun: () => require('../emulator/dry-device.js') as typeof import('../emulator/dry-device.js'),
+  standIns: () => require('../driver/stand-ins/index.js') as typeof import('../driver/stand-ins/index.js'),
+};
+const gpuBackend = (...args: ConstructorParameters<typeof GpuBackend>): GpuBackend =>
+  new (later.gpu().GpuBackend)(...args);
 
 type Open = (argument: string) => Backend;
 
@@ -29,12 +41,12 @@ const vendorOpener =
     const { kind } = VENDORS[name];
     const [number, own, ...more] = argument.split('+');
     const n = ordinal(kind, number);
-    if (own === undefined) return new GpuBackend(`${kind}:${n}`, openDriver(name).open(n));
+    if (own === undefined) return gpuBackend(`${kind}:${n}`, openDriver(name).open(n));
     if (own !== 'own' || more.length > 0)
       throw new ArgumentError(
         `device "${kind}:${argument}": what may follow is +own, our own kernels in libraries' place`,
       );
-    const backend = new GpuBackend(`${kind}:${n}+own`, openDriver(name).open(n));
+    const backend = gpuBackend(`${kind}:${n}+own`, openDriver(name).open(n));
     backend.context.libraries.enabled = false;
     return backend;
   };
@@ -47,17 +59,17 @@ const openers: Record<string, Open> = {
   ...Object.fromEntries(VENDOR_NAMES.map((name) => [VENDORS[name].kind, vendorOpener(name)])),
   emu: (argument) => {
     const [target, ...libraries] = argument.split('+');
-    const device = openEmulated(target);
-    return new GpuBackend(
+    const device = later.emulator().openEmulated(target);
+    return gpuBackend(
       [`emu:${device.info.arch}`, ...libraries].join('+'),
       device,
       `${device.info.arch} code objects run by the emulator (for tests; slow)${withStandIns(libraries)}`,
-      libraries.length > 0 ? standIns(device, libraries) : undefined,
+      libraries.length > 0 ? later.standIns().standIns(device, libraries) : undefined,
     );
   },
   dry: (target) => {
-    const device = openDry(target);
-    return new GpuBackend(
+    const device = later.dryRun().openDry(target);
+    return gpuBackend(
       `dry:${device.info.arch}`,
       device,
       `takes the kernels of ${device.info.arch} and runs none: tells which are needed`,
@@ -67,14 +79,17 @@ const openers: Record<string, Open> = {
     const [wave, ...more] = argument.split('+');
     const libraries = more.filter((name) => name !== 'late');
     const late = libraries.length < more.length;
-    const device = openSim().open(ordinal('sim', wave || '32'));
-    return new GpuBackend(
+    const device = later
+      .sim()
+      .openSim()
+      .open(ordinal('sim', wave || '32'));
+    return gpuBackend(
       [`sim:${device.info.warp}`, ...more].join('+'),
       device,
       `GPU kernels run on the host, waves of ${device.info.warp}${late ? ', and come late' : ''} (for tests; slow)` +
         withStandIns(libraries),
-      libraries.length > 0 ? standIns(device as HostedDevice, libraries) : undefined,
-      late ? lateCode : undefined,
+      libraries.length > 0 ? later.standIns().standIns(device as HostedDevice, libraries) : undefined,
+      late ? later.lateCode().lateCode : undefined,
     );
   },
 };

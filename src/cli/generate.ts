@@ -9,7 +9,7 @@ import { scope } from '../tensor/scope.js';
 import type { DType } from '../base/dtype.js';
 import type { CacheType } from '../nn/kv-cache.js';
 import { progressBar } from './progress.js';
-import { builtinModel, type GenerateStats, LanguageModel } from '../engine/index.js';
+import { builtinModel, type GenerateStats, LanguageModel } from '../engine/language-model.js';
 import { EXPERTS_HELP, expertsOf, worldOf } from './world.js';
 
 const HELP = `wick generate [options] "prompt"

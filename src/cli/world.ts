@@ -1,7 +1,8 @@
 // Commands that a launcher started several times: their processes share one model.
 import { ArgumentError } from '../base/errors.js';
-import { type Group, init, placeFromEnvironment } from '../distributed/index.js';
-import { EXPERT_DIVISIONS, type ExpertDivision } from '../models/index.js';
+import type { Group } from '../distributed/index.js';
+import { placeFromEnvironment } from '../distributed/launcher.js';
+import { EXPERT_DIVISIONS, type ExpertDivision } from '../models/shard.js';
 import { Device } from '../tensor/device.js';
 
 /** Which of how many processes this is. */
@@ -10,6 +11,7 @@ export const place = (): { rank: number; size: number } => placeFromEnvironment(
 /** The ranks that work together, where mpirun, torchrun or another launcher started several; else undefined. */
 export async function worldOf(device: string | undefined): Promise<Group | undefined> {
   if (place().size === 1) return undefined;
+  const { init } = await import('../distributed/index.js'); // a process of its own has no use for it
   // A kind alone is this rank's own GPU of its machine.
   return init({ device: device ?? Device.best().name.replace(/^(cuda|rocm):.*/, '$1') });
 }

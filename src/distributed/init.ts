@@ -1,6 +1,5 @@
 // init(): who this rank is by its launcher's environment, which device it works on, what the ranks talk through.
 import { networkInterfaces } from 'node:os';
-import { GpuBackend } from '../backends/gpu/gpu.js';
 import { env } from '../base/environment.js';
 import { ArgumentError, DistributedError } from '../base/errors.js';
 import { driverOrSentence, VENDOR_NAMES, VENDORS } from '../driver/drivers.js';
@@ -102,9 +101,9 @@ async function start(options: InitOptions): Promise<Group> {
   const transport = ((): Transport => {
     if (collective === 'mpi') return comm as MpiTransport;
     if (collective === 'socket') return new ExchangeTransport('socket', watch.hub, members);
-    if (!(device.backend instanceof GpuBackend))
+    if (!device.backend.gpu)
       throw new ArgumentError(`nccl works on GPUs, and ${device.name} is none; mpi and socket serve the CPU`);
-    const nccl = openNccl(device.backend.context.device);
+    const nccl = openNccl(device.backend.gpu.context.device);
     if (typeof nccl === 'string') throw new DistributedError(`rank ${rank} of ${size}: ${nccl}`);
     return new NcclTransport(nccl, device, watch.hub, members);
   })();

@@ -1,6 +1,6 @@
 // Collectives on GPUs by NCCL or RCCL: enqueued on the device's own stream, or on one beside it that goes on meanwhile.
 import type { Dependent } from '../backends/gpu/context.js';
-import { GpuBackend } from '../backends/gpu/gpu.js';
+import type { GpuBackend } from '../backends/gpu/gpu.js';
 import { bytesOf, type DType } from '../base/dtype.js';
 import { ArgumentError, DisposedError, DistributedError } from '../base/errors.js';
 import type { Stream } from '../driver/driver.js';
@@ -32,14 +32,14 @@ export class NcclTransport implements Transport {
   #ended = false;
 
   constructor(nccl: Nccl, device: Device, hub: HubClient, members: readonly number[], group = 'world') {
-    if (!(device.backend instanceof GpuBackend))
+    if (!device.backend.gpu)
       throw new ArgumentError(`NCCL works on GPUs, and ${device.name} is none; MPI and sockets serve the CPU`);
     this.device = device;
     this.#nccl = nccl;
     this.#hub = hub;
     this.#members = members;
     this.#group = group;
-    this.#gpu = device.backend.context;
+    this.#gpu = device.backend.gpu.context;
     this.rank = members.indexOf(hub.rank);
     this.size = members.length;
     const mine = this.rank === 0 ? nccl.uniqueId() : new Uint8Array(0);

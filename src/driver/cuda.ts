@@ -3,12 +3,12 @@ import { env } from '../base/environment.js';
 import { DeviceError } from '../base/errors.js';
 import { Calls, type CallRules } from './checked.js';
 import type { Device, DeviceInfo, DeviceLibraries, Driver, Fn, Module } from './driver.js';
-import { cudaDriverVersion, cudaVersion, DRIVER_VERSION, LIBCUDA } from './cuda-version.js';
-import { Cell, nativeBlock, nativeString, noteLibrary, openLibrary, type Native } from './ffi.js';
+import { cudaDriverVersion, cudaVersion, DRIVER_VERSION, forDriver, LIBCUDA } from './cuda-version.js';
+import { Cell, nativeBlock, nativeString, noteLibrary, openLibrary, type LibrarySpec, type Native } from './ffi.js';
 import { CUDA_NUMBERS as N, CUDA_STRUCTS } from './structs.js';
 import { type LaunchCall, orSentence, text, vendorDriver, type VendorRules, type VendorTable } from './vendor.js';
-import { openCublasLt } from './cublaslt.js';
-import { openCudnn } from './cudnn.js';
+import { CUBLASLT, openCublasLt } from './cublaslt.js';
+import { CUDNN, openCudnn } from './cudnn.js';
 
 /** The oldest driver whose every call below exists. */
 const OLDEST = 12000;
@@ -219,6 +219,7 @@ function configuredLaunch(launchEx: Native): LaunchCall {
   };
 }
 
+export const cudaLibrarySpecs = (): LibrarySpec[] => [forDriver(CUBLASLT), CUDNN];
 /** Both are looked for on first use, so that a program without convolutions never loads cuDNN. */
 function cudaLibraries(device: Device): DeviceLibraries {
   let blas: DeviceLibraries['blas'] | undefined;

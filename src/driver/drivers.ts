@@ -1,19 +1,16 @@
 // The vendors in one table: what each calls its driver, devices, compiler and libraries. A new vendor is a file and a
-// row here.
+// row here. Files are read when they are asked for: a program on the CPU waits for none.
+import { createRequire } from 'node:module';
 import { DeviceError } from '../base/errors.js';
 import type { Compiler } from './compiler.js';
-import { CUBLASLT } from './cublaslt.js';
-import { forDriver } from './cuda-version.js';
-import { openCuda } from './cuda.js';
-import { CUDNN } from './cudnn.js';
 import type { Driver, Maybe } from './driver.js';
 import type { LibrarySpec } from './ffi.js';
-import { openHip } from './hip.js';
-import { HIPBLASLT } from './hipblaslt.js';
-import { openHiprtc } from './hiprtc.js';
-import { MIOPEN } from './miopen.js';
-import { openNvrtc } from './nvrtc.js';
-import { ROCBLAS } from './rocblas.js';
+
+const require = createRequire(import.meta.url);
+const hip = () => require('./hip.js') as typeof import('./hip.js');
+const hiprtc = () => require('./hiprtc.js') as typeof import('./hiprtc.js');
+const cuda = () => require('./cuda.js') as typeof import('./cuda.js');
+const nvrtc = () => require('./nvrtc.js') as typeof import('./nvrtc.js');
 
 export interface Vendor {
   /** What devices are called: 'rocm' in 'rocm:0'. */
@@ -30,17 +27,17 @@ export interface Vendor {
 export const VENDORS = {
   hip: {
     kind: 'rocm',
-    open: openHip,
+    open: () => hip().openHip(),
     targets: /^gfx/,
-    compiler: openHiprtc,
-    libraries: () => [HIPBLASLT, ROCBLAS, MIOPEN],
+    compiler: () => hiprtc().openHiprtc(),
+    libraries: () => hip().HIP_LIBRARY_SPECS,
   },
   cuda: {
     kind: 'cuda',
-    open: openCuda,
+    open: () => cuda().openCuda(),
     targets: /^(sm|compute)_/,
-    compiler: openNvrtc,
-    libraries: () => [forDriver(CUBLASLT), CUDNN],
+    compiler: () => nvrtc().openNvrtc(),
+    libraries: () => cuda().cudaLibrarySpecs(),
   },
 } as const satisfies Readonly<Record<string, Vendor>>;
 export type VendorName = keyof typeof VENDORS;

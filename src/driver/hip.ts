@@ -8,9 +8,9 @@ import type { Device, DeviceInfo, DeviceLibraries, Driver, Fn, Module } from './
 import { Cell, nativeString, noteLibrary, openLibrary, type LibrarySpec } from './ffi.js';
 import { HIP_NUMBERS as N, HIP_PROPERTIES } from './structs.js';
 import { orSentence, text, vendorDriver, type VendorRules, type VendorTable } from './vendor.js';
-import { openHipblasLt } from './hipblaslt.js';
-import { openMiopen } from './miopen.js';
-import { openRocblas } from './rocblas.js';
+import { HIPBLASLT, openHipblasLt } from './hipblaslt.js';
+import { MIOPEN, openMiopen } from './miopen.js';
+import { openRocblas, ROCBLAS } from './rocblas.js';
 
 export const LIBHIP: LibrarySpec = {
   name: 'libamdhip64',
@@ -179,6 +179,7 @@ function hipRules(calls: Calls<typeof HIP_TABLE>): VendorRules {
   };
 }
 
+export const HIP_LIBRARY_SPECS = [HIPBLASLT, ROCBLAS, MIOPEN];
 /** hipBLASLt where it knows the GPU and has the product, else rocBLAS, which knows them all. */
 function hipLibraries(device: Device): DeviceLibraries {
   let blas: DeviceLibraries['blas'] | undefined;

@@ -2,14 +2,9 @@
 import { fileURLToPath } from 'node:url';
 import type { DType } from '../base/dtype.js';
 import { ArgumentError, IndexError } from '../base/errors.js';
-import {
-  BatchStep,
-  type CausalLM,
-  type ExpertDivision,
-  loadModel,
-  type ShardGroup,
-  type StageGroup,
-} from '../models/index.js';
+import type { CausalLM, ExpertDivision, ShardGroup, StageGroup } from '../models/index.js';
+import { loadModel } from '../models/load.js';
+import { BatchStep } from '../models/step.js';
 import { type HubOptions, modelPath } from '../hub/index.js';
 import type { CacheType } from '../nn/kv-cache.js';
 import { noGrad } from '../tensor/autograd.js';

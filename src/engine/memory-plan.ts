@@ -5,7 +5,6 @@ import { bytesOf } from '../base/dtype.js';
 import type { CausalLM } from '../models/index.js';
 import { cacheDType } from '../nn/kv-cache.js';
 import { capacityOf } from '../backends/gpu/allocator.js';
-import { GpuBackend } from '../backends/gpu/gpu.js';
 import { drawBytes } from '../backends/gpu/sample.js';
 import { rowWidths, tokenBytes } from './executor.js';
 import { drawSizes } from './paged-executor.js';
@@ -54,9 +53,8 @@ function wholeFrom(what: string, v: number, least: number): number {
 
 /** Bytes free where the model is. */
 function freeBytes(model: CausalLM): { free: number; onGpu: boolean } {
-  const { backend } = model.device;
-  if (backend instanceof GpuBackend)
-    return { free: backend.context.device.memory().free + backend.memory().cachedBytes, onGpu: true };
+  const { gpu } = model.device.backend;
+  if (gpu) return { free: gpu.context.device.memory().free + gpu.memory().cachedBytes, onGpu: true };
   return { free: process.availableMemory?.() ?? freemem(), onGpu: false };
 }
 
@@ -85,7 +83,7 @@ function pageBytes(model: CausalLM, pages: number, pageTokens: number): number {
   const widths = layers.flatMap(({ mixer }, i) =>
     (model.stage?.holds(i) ?? true) ? rowWidths(mixer, model.cacheType) : [],
   );
-  const taken = model.device.backend instanceof GpuBackend ? capacityOf : (n: number): number => n;
+  const taken = model.device.backend.gpu ? capacityOf : (n: number): number => n;
   return widths.reduce((n, w) => n + taken(bytes * w), 0);
 }
 /** The most pages that fit. */

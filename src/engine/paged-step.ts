@@ -2,7 +2,8 @@
 // and values go to their pages by one store, attention reads pages by table.
 import { attendPrompts } from '../backends/gpu/attention-prompts.js';
 import { UnsupportedError } from '../base/errors.js';
-import { type AttendOptions, type LatentRun, type Scan, seen, type Step, type WholeAttend } from '../models/index.js';
+import type { AttendOptions, LatentRun, Scan, Step, WholeAttend } from '../models/index.js';
+import { seen } from '../models/step.js';
 import { cacheTypeOf, cacheWidth, inCache } from '../nn/kv-cache.js';
 import type { Device } from '../tensor/device.js';
 import { storeRows } from '../tensor/dispatch.js';

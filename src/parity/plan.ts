@@ -1,5 +1,4 @@
 // What a parity run consists of: steps of one op each, the same list in every process that shares the run.
-import { GpuBackend } from '../backends/gpu/gpu.js';
 import { isFloat } from '../base/dtype.js';
 import { ArgumentError } from '../base/errors.js';
 import type { Row } from '../ops/op.js';
@@ -224,7 +223,7 @@ export async function runStep(
   rest: (well: boolean) => Promise<boolean>,
 ): Promise<boolean> {
   for (const d of devices) warm(d, (dry) => attempt(() => count(step.run(new Map(), [dry]))));
-  const gpus = devices.flatMap((d) => (d.backend instanceof GpuBackend ? [d.backend.context] : []));
+  const gpus = devices.flatMap((d) => d.backend.gpu?.context ?? []);
   for (const gpu of gpus) gpu.launched = new Set();
   try {
     for (const well of step.run(cells, devices)) if (await rest(well)) return false;

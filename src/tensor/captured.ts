@@ -2,7 +2,7 @@
 // host
 // has next to nothing to do. What makes a step of training differ from the one before comes from the host by itself
 // (step-recording.ts).
-import { GpuBackend, type Replay } from '../backends/gpu/gpu.js';
+import type { GpuBackend, Replay } from '../backends/gpu/gpu.js';
 import { ArgumentError, UnsupportedError } from '../base/errors.js';
 import { formatShape } from '../base/shape.js';
 import { requireOptions } from '../ops/kernel-row.js';
@@ -150,14 +150,14 @@ export function captured<A extends readonly Tensor[], R extends CapturedAnswer>(
   const call = (...inputs: A): R => {
     check(inputs);
     const device = inputs.length > 0 ? sameDevice('captured', inputs) : Device.of(options.device);
-    const { backend } = device;
+    const { gpu } = device.backend;
     const eager = (): R => scope((() => copied(f(...inputs))) as never) as R;
-    if (!(backend instanceof GpuBackend)) return eager();
+    if (!gpu) return eager();
     const key = keyOf(inputs, device);
     let entry = known.get(key);
     if (!entry && known.size < shapes) known.set(key, (entry = { runs: 0 }));
     if (!entry || (!entry.step && entry.runs++ < warmUp)) return eager();
-    entry.step ??= new RecordedStep(f, inputs, device, backend, recordings()[0]?.replay);
+    entry.step ??= new RecordedStep(f, inputs, device, gpu, recordings()[0]?.replay);
     return entry.step.run(inputs);
   };
   const dispose = (): void => {

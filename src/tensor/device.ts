@@ -3,8 +3,7 @@ import { totalmem } from 'node:os';
 import { env } from '../base/environment.js';
 import type { Backend, MemoryStats } from '../backends/backend.js';
 import type { DeviceInfo } from '../driver/driver.js';
-import { GpuBackend, type Replay } from '../backends/gpu/gpu.js';
-import { SideStream } from '../backends/gpu/side-stream.js';
+import type { Replay } from '../backends/gpu/gpu.js';
 import { listGpus, openBackend } from '../backends/registry.js';
 import { checkValue, DTYPE, type DType, isFloat } from '../base/dtype.js';
 import { ArgumentError, UnsupportedError } from '../base/errors.js';
@@ -162,27 +161,26 @@ export class Device {
 
   /** What this device is: product, architecture, memory. */
   get properties(): DeviceProperties {
-    const { backend, name } = this;
-    if (backend instanceof GpuBackend) return gpuProperties(name, backend.context.device.info);
-    return { name, kind: 'cpu', product: this.description, totalBytes: totalmem() };
+    const { gpu } = this.backend;
+    if (gpu) return gpuProperties(this.name, gpu.context.device.info);
+    return { name: this.name, kind: 'cpu', product: this.description, totalBytes: totalmem() };
   }
   /** Whether tensors go from here to the other over a link between the two, without the host. */
   reaches(other: Device): boolean {
-    const { backend } = this;
-    if (!(backend instanceof GpuBackend) || !backend.reaches(other.backend)) return false;
-    const { device } = backend.context;
-    return device.canReach?.(other.backend.context.device) ?? false;
+    const { gpu } = this.backend;
+    if (!gpu?.reaches(other.backend)) return false;
+    return gpu.context.device.canReach?.(other.backend.context.device) ?? false;
   }
   /**
    * Whether products and convolutions of f32 by the vendor's libraries may round their operands to TF32, which is
    * quicker and keeps ten bits; false unless it is set.
    */
   get tf32(): boolean {
-    return this.backend instanceof GpuBackend && this.backend.context.libraries.tf32;
+    return this.backend.gpu?.context.libraries.tf32 ?? false;
   }
   set tf32(on: boolean) {
     if (typeof on !== 'boolean') throw new ArgumentError(`tf32: ${String(on)} is neither true nor false`);
-    if (this.backend instanceof GpuBackend) this.backend.context.libraries.tf32 = on;
+    if (this.backend.gpu) this.backend.gpu.context.libraries.tf32 = on;
     else if (on) throw new UnsupportedError(`tf32: ${this.name} has no such units; only GPUs (cuda, rocm) do`);
   }
 
@@ -191,11 +189,11 @@ export class Device {
    * serves, adds up those of queries in any order: 1.2 times as quick, in less memory (docs/decisions/0012).
    */
   get deterministic(): boolean {
-    return !(this.backend instanceof GpuBackend) || this.backend.context.libraries.deterministic;
+    return this.backend.gpu?.context.libraries.deterministic ?? true;
   }
   set deterministic(on: boolean) {
     if (typeof on !== 'boolean') throw new ArgumentError(`deterministic: ${String(on)} is neither true nor false`);
-    if (this.backend instanceof GpuBackend) this.backend.context.libraries.deterministic = on;
+    if (this.backend.gpu) this.backend.gpu.context.libraries.deterministic = on;
   }
 
   /** A 0-d tensor, kept for reuse so that numbers in a loop cost nothing. */
@@ -242,7 +240,7 @@ export class Device {
    * Run f once before, so that kernels are compiled and constants are on the device; nothing may be read back inside.
    */
   capture(f: () => void): Replay {
-    if (this.backend instanceof GpuBackend) return this.backend.capture(f);
+    if (this.backend.gpu) return this.backend.gpu.capture(f);
     throw new UnsupportedError(
       `capture: ${this.name} runs everything at once and records nothing; GPUs (cuda, rocm) and their simulation ` +
         `(sim) do`,
@@ -253,7 +251,7 @@ export class Device {
    * `wait()` of what comes back answers f's result once that may be used. The CPU does everything at once.
    */
   stream(): WorkStream {
-    return this.backend instanceof GpuBackend ? new SideStream(this.backend.context) : AT_ONCE;
+    return this.backend.gpu?.stream() ?? AT_ONCE;
   }
   /** Waits until everything enqueued is done. */
   sync(): Promise<void> {

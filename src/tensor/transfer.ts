@@ -1,5 +1,4 @@
 // Moving tensors between devices, as a recorded step so that gradients travel back.
-import { GpuBackend } from '../backends/gpu/gpu.js';
 import { bytesOf } from '../base/dtype.js';
 import { noGrad } from './autograd.js';
 import { Batched } from './batched.js';
@@ -17,8 +16,8 @@ export function transfer(t: Tensor, device: Device): Tensor {
 
 /** From one GPU to another of its kind, over their link where there is one; the host waits for nothing. */
 function direct(t: Tensor, device: Device): Tensor | undefined {
-  const [from, to] = [t.device.backend, device.backend];
-  if (!(from instanceof GpuBackend) || !from.reaches(to)) return undefined;
+  const [from, to] = [t.device.backend.gpu, device.backend];
+  if (!from?.reaches(to)) return undefined;
   const dense = t.layout.isContiguous ? t : noGrad(() => t.detach().copy());
   const out = Tensor.empty(t.shape, t.dtype, device);
   const bytes = t.size * bytesOf(t.dtype);

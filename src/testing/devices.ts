@@ -1,6 +1,5 @@
 // Which devices a test run covers: named by WICK_TEST_DEVICES, else the CPU engines that can be had here.
 import { env } from '../base/environment.js';
-import { GpuBackend } from '../backends/gpu/gpu.js';
 import { ReferenceBackend } from '../backends/reference.js';
 import { WickError } from '../base/errors.js';
 import { Device } from '../tensor/device.js';
@@ -20,11 +19,9 @@ export function probe(name: string): Probe {
     if (name !== 'reference' && device.backend instanceof ReferenceBackend)
       return { name, missing: `${name} could not be opened; the reference engine serves in its place` };
     // The emulator itself needs nothing; what it runs comes from hipRTC.
-    const compiles =
-      name.startsWith('emu:') && device.backend instanceof GpuBackend
-        ? device.backend.context.functions.compiles()
-        : true;
-    if (compiles !== true) return { name, missing: `${name}: no kernels can be compiled for it: ${compiles}` };
+    const compiles = name.startsWith('emu:') ? device.backend.gpu?.context.functions.compiles() : true;
+    if (typeof compiles === 'string')
+      return { name, missing: `${name}: no kernels can be compiled for it: ${compiles}` };
     return device.name === name ? { name, device } : { name, missing: `${name} is served by ${device.name} here` };
   } catch (e) {
     if (e instanceof WickError) return { name, missing: e.message };

@@ -1,6 +1,6 @@
 // Kernels ahead of a long run on an emulated GPU: a dry run tells which are needed, and the compiler gets them in large
 // units.
-import { GpuBackend } from '../backends/gpu/gpu.js';
+import type { GpuBackend } from '../backends/gpu/gpu.js';
 import type { Unit } from '../kernels/source.js';
 import { Device } from '../tensor/device.js';
 
@@ -11,8 +11,8 @@ import { Device } from '../tensor/device.js';
  * of kernels.
  */
 export function warm(device: Device, program: (dry: Device) => void): number {
-  const { backend } = device;
-  if (!device.name.startsWith('emu:') || !(backend instanceof GpuBackend)) return 0;
+  const { gpu } = device.backend;
+  if (!device.name.startsWith('emu:') || !gpu) return 0;
   const dry = Device.get(device.name.replace('emu:', 'dry:').replace(/\+.*/, ''));
   const { functions } = (dry.backend as GpuBackend).context;
   const units: Unit[] = [];
@@ -22,7 +22,7 @@ export function warm(device: Device, program: (dry: Device) => void): number {
   } finally {
     functions.onUnit = undefined;
   }
-  backend.context.functions.preload(units);
+  gpu.context.functions.preload(units);
   return units.length;
 }
 

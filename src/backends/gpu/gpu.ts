@@ -11,6 +11,7 @@ import { planRow, supportsRow } from './families.js';
 import type { CodeSource } from './functions.js';
 import { PlanMemo } from './plan-memo.js';
 import { runPlan } from './run-plan.js';
+import { SideStream } from './side-stream.js';
 import { Touched } from './touched.js';
 import { Uploads } from './uploads.js';
 
@@ -90,6 +91,7 @@ function refuseReplaced({ replaced }: Touched): void {
 export class GpuBackend implements Backend {
   readonly name: string;
   readonly description: string;
+  readonly gpu = this;
   readonly context: GpuContext;
   readonly #staging: HostBuffer[] = [];
   readonly #uploads: Uploads;
@@ -174,6 +176,10 @@ export class GpuBackend implements Backend {
     return supportsRow(row, dtype);
   }
 
+  /** A second line of work. */
+  stream(): SideStream {
+    return new SideStream(this.context);
+  }
   /** Whether memory can be copied to another backend's without the host in between waiting. */
   reaches(other: Backend): other is GpuBackend {
     if (!(other instanceof GpuBackend)) return false;

@@ -4,7 +4,7 @@ import type { HostBuffer } from '../../driver/driver.js';
 import { KernelModule, Struct } from '../../kernels/declare.js';
 import type { Backend, Memory, View } from '../backend.js';
 import type { GpuContext } from './context.js';
-import { GpuBackend } from './gpu.js';
+import type { GpuBackend } from './gpu.js';
 import { addressOf, type Launch, launch } from './plan.js';
 import { enqueue } from './run-plan.js';
 
@@ -125,7 +125,7 @@ export class BatchDraws {
   #turn = 0;
 
   static serves(backend: Backend): boolean {
-    return backend instanceof GpuBackend;
+    return backend.gpu !== undefined;
   }
   constructor(backend: Backend, o: DrawSizes) {
     this.#backend = backend as GpuBackend;
