@@ -42,10 +42,10 @@ const KNOWN: readonly { arch: RegExp; symbol: RegExp; most: number; why: string 
     why: "ROCm 7's compiler keeps one block of weights in memory where 5.2's takes it apart into registers",
   },
   {
-    arch: /^gfx(942|1100|1201)$/,
+    arch: /^gfx/,
     symbol: /_(erfinv|lgamma|polygamma)_/,
-    most: 48,
-    why: "ROCm 7's compiler does not unroll functions this long over a group of numbers, which then stay in memory",
+    most: 80,
+    why: 'functions this long are not unrolled over a group of numbers, which then stay in memory',
   },
   {
     arch: /^gfx1030$/,
