@@ -28,10 +28,11 @@ DBRX = dict(d_model=48, n_layers=3, n_heads=4, max_seq_len=128)
 HUNYUAN = dict(head_dim=16, num_experts=6, num_experts_per_tok=2, moe_intermediate_size=24)
 GEMMA = dict(head_dim=16, sliding_window=7, hidden_size_per_layer_input=10, vocab_size_per_layer_input=96, num_hidden_layers=6,
              layer_types=['sliding_attention', 'full_attention'] * 3, num_kv_shared_layers=2)
+COHERE = dict(head_dim=16, num_experts=6, sliding_window=6)
 # Types without attention, or with a list of layers instead of their number.
 UNASKED = {**{kind: ('num_attention_heads', 'num_key_value_heads', 'intermediate_size', 'max_position_embeddings')
               for kind in ('mamba', 'mamba2', 'falcon_mamba')}, 'nemotron_h': ('num_hidden_layers',), 'gpt_neo': ('num_key_value_heads',),
-           'opt': ('num_key_value_heads', 'intermediate_size'), 'biogpt': ('num_key_value_heads',),
+           'recurrent_gemma': ('max_position_embeddings',), 'opt': ('num_key_value_heads', 'intermediate_size'), 'biogpt': ('num_key_value_heads',),
            'distilbert': ('hidden_size', 'num_hidden_layers', 'num_attention_heads', 'intermediate_size'),
            **{kind: ('hidden_size', 'num_hidden_layers', 'num_attention_heads', 'num_key_value_heads', 'intermediate_size',
                        'max_position_embeddings') for kind in ('codegen', 'openai-gpt', 'dbrx')},
@@ -131,6 +132,18 @@ MODELS = {
     'hy_v3-b': ('hy_v3', {**HUNYUAN, 'attention_bias': True, 'mlp_bias': True, 'num_shared_experts': 2, 'router_scaling_factor': 1.3,
                 'tie_word_embeddings': True, 'mlp_layer_types': ['sparse', 'dense', 'sparse']}),
     'openai-gpt': ('openai-gpt', dict(n_embd=48, n_layer=3, n_head=4, n_positions=128)),
+    'recurrent_gemma': ('recurrent_gemma', dict(attention_window_size=7)),
+    'recurrent_gemma-b': ('recurrent_gemma', dict(num_hidden_layers=4, attention_window_size=9, lru_width=56, conv1d_width=3,
+                          block_types=['attention', 'recurrent'], attention_bias=True, logits_soft_cap=4.0)),
+    'minimax': ('minimax', dict(num_local_experts=4)),
+    'minimax-b': ('minimax', dict(num_local_experts=4, head_dim=20, layer_types=['full_attention', 'linear_attention', 'linear_attention'],
+                  full_attn_alpha_factor=0.7, full_attn_beta_factor=1.3, linear_attn_alpha_factor=0.8, linear_attn_beta_factor=1.2,
+                  mlp_alpha_factor=0.9, mlp_beta_factor=1.4, block_size=8, sliding_window=6)),
+    'cohere2_moe': ('cohere2_moe', {**COHERE, 'head_dim': 12, 'num_shared_experts': 2, 'sliding_window_pattern': 3}),
+    'cohere2_moe-b': ('cohere2_moe', {**COHERE, 'num_hidden_layers': 4, 'num_shared_experts': 1, 'rms_norm_eps': 1e-5,
+                      'shared_expert_combination_strategy': 'sum', 'expert_selection_fn': 'sigmoid', 'attention_bias': True,
+                      'mlp_layer_types': ['dense', 'sparse', 'dense', 'sparse'], 'prefix_dense_intermediate_size': 40,
+                      'layer_types': ['full_attention', 'sliding_attention', 'full_attention', 'full_attention']}),
 }
 
 
@@ -251,6 +264,9 @@ def made(spec):
 
 
 def spec_of(name, t, seed):
+    # Tables that the config alone makes.
+    if name.endswith(('slope_rate', 'query_decay', 'key_decay', 'diagonal_decay')):
+        return None
     if 'A_log' in name:
         return [list(t.shape), seed, 0.3, 0.4]
     if t.ndim >= 2:
@@ -258,7 +274,16 @@ def spec_of(name, t, seed):
     return [list(t.shape), seed, 0.2, float(round(t.mean())) if 'norm' in name or 'scal' in name or 'ln_' in name else 0.0]
 
 
+def alone(model, ids, mask, answer):
+    """Of rows that each go without their padding."""
+    return torch.cat([answer(row[int((m == 0).sum()):][None]) for row, m in zip(ids, mask)])
+
+
 def padded_greedy(model, ids, mask):
+    # RecurrentGemma's convolutions read padding.
+    if model.config.model_type == 'recurrent_gemma':
+        made = alone(model, ids, mask, lambda row: model.generate(row, max_new_tokens=8, do_sample=False)[:, -8:])
+        return torch.cat([ids, made], 1)
     # Falcon-H1 fails with a cache and padding, so it goes without a cache.
     cached = model.config.model_type != 'falcon_h1'
     return model.generate(ids, attention_mask=mask, max_new_tokens=8, do_sample=False, use_cache=cached)
@@ -280,7 +305,10 @@ def answers(model, vocab, seed):
                'padded_greedy': padded_greedy(model, padded, mask)}
         positions = (mask.cumsum(1) - 1).clamp(min=0)
         kinds = {} if model.config.model_type in ('mamba', 'mamba2', 'falcon_mamba') else {'position_ids': positions}
-        out['padded_last'] = model(padded, attention_mask=mask, **kinds).logits[:, 14:]
+        if model.config.model_type == 'recurrent_gemma':
+            out['padded_last'] = alone(model, padded, mask, lambda row: model(row).logits[:, -2:])
+        else:
+            out['padded_last'] = model(padded, attention_mask=mask, **kinds).logits[:, 14:]
     return {k: v.numpy().astype(np.float32 if v.is_floating_point() else np.int32) for k, v in out.items()}
 
 
@@ -300,10 +328,13 @@ def run(stem, kinds, base, names, make, answer):
             model.save_pretrained(at)
             file = os.path.join(at, 'model.safetensors')
             specs, place = {}, seed
-            for key, t in sorted(load_file(file).items()):
-                specs[key] = spec_of(key, t, place)
+            stored = load_file(file)
+            for key, t in sorted(stored.items()):
+                spec = spec_of(key, t, place)
+                if spec is not None:
+                    specs[key], stored[key] = spec, made(spec)
                 place = (place + t.size) & 0xffffffff
-            save_file({k: made(s) for k, s in specs.items()}, file, metadata={'format': 'pt'})
+            save_file(stored, file, metadata={'format': 'pt'})
             config = json.load(open(os.path.join(at, 'config.json')))
             model = make.from_pretrained(at, dtype=torch.float32, attn_implementation='eager').eval()
         known['models'][name] = {'config': config, 'tensors': specs}

@@ -104,6 +104,11 @@ const told = [...lines].map(([type, l]) => {
   const counts = [l.logits, l.cached, l.plain, l.padded].map((n) => share(n, l.configs));
   return [type, `| ${type} | ${l.configs} | ${counts.join(' | ')} | ${l.recorded} | ${architectures(type)} |`] as const;
 });
+const measured = new Set(Object.keys(families).map(typeOf));
+const also = MODELS.filter((r) => r.kind === 'decoder')
+  .flatMap((r) => r.types)
+  .filter((type) => !measured.has(type))
+  .sort();
 const body = [...new Map([...kept, ...told])].sort(([a], [b]) => a.localeCompare(b)).map(([, line]) => line);
 writeFileSync(
   page,
@@ -122,7 +127,8 @@ ${body.join('\n')}
 
 Config fields that change the result and are not honoured, tensors that nothing uses and tensors that are missing are refused by name.
 The text of Qwen2-VL, Qwen2.5-VL, Qwen3-VL (and its mixture), Qwen3.5, Gemma 3, 3n and 4, Mistral 3 and Llama 4 loads from the folder of the whole model.
-Not served, and refused by their name: minimax (01), kimi_linear, zamba, zamba2, recurrent_gemma, olmo_hybrid, rwkv, xlstm, jetmoe,
-longcat_flash, mimo_v2_flash, mistral4, diffllama, doge, blt, sparse attention with an indexer (deepseek_v32, glm_moe_dsa).
+Further types that these rows serve: ${also.map((t) => `\`${t}\``).join(', ')}.
+Not served, and refused by their name: \`kimi_linear\`, \`zamba\`, \`zamba2\`, \`olmo_hybrid\`, \`rwkv\`, \`xlstm\`, \`jetmoe\`,
+\`longcat_flash\`, \`mimo_v2_flash\`, \`mistral4\`, \`diffllama\`, \`doge\`, \`blt\`, sparse attention with an indexer (\`deepseek_v32\`, \`glm_moe_dsa\`).
 `,
 );

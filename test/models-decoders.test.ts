@@ -233,7 +233,12 @@ test('a folder of another family, fields and tensors that nobody honours, and mi
   assert.throws(() => load(changed({ model_type: 'perceptron' })), /model_type is "perceptron"; served are .*llama/);
   assert.throws(() => load(changed({ attention_twist: 2 })), /attention_twist is 2; nothing here honours this field/);
   assert.throws(() => load(changed({ quantization_config: { bits: 4 } })), /quantization_config/);
-  assert.throws(() => load(changed({ hidden_act: 'swirl' })), /hidden_act "swirl"; served are/);
+  const grouped = (more: object): string =>
+    familyFolder('deepseek_v3', (f) => ({ ...f, config: { ...f.config, n_routed_experts: 8, n_group: 4, ...more } }));
+  const asked = { topk_group: 2, num_experts_per_tok: 5 };
+  assert.throws(() => load(grouped(asked)), /num_experts_per_tok is 5, and 4 experts take part/);
+  assert.throws(() => load(grouped({ n_group: 3 })), /8 experts cannot be chosen from 2 of 3 groups \(n_group/);
+  assert.throws(() => load(changed({ hidden_act: 'swirl' })), /hidden_act is "swirl", an activation that is not known/);
   assert.throws(() => load(changed({ num_attention_heads: 5 })), /does not divide|query heads/);
   assert.throws(
     () => load(changed({}, { 'model.layers.0.extra.weight': [[2], 1, 1, 0] })),

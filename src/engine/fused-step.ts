@@ -97,7 +97,8 @@ function feeds(m: Mlp): boolean {
   if (m.kind !== 'experts') return false;
   const { groups, sparseMixer, clamped, onInput, shared, ungated, latent, routerNorm, scaled } = m;
   if (groups && groups.count > 1) return false;
-  const extras = [sparseMixer, clamped, onInput, ungated, latent, shared?.gated, routerNorm, scaled].every(
+  const ofShared = [shared?.gated, shared?.factor];
+  const extras = [sparseMixer, clamped, onInput, ungated, latent, ...ofShared, routerNorm, scaled].every(
     (x) => x === undefined || x === false,
   );
   return extras && isGate(m.activation) && choiceFits({ experts: m.count, chosen: m.chosen });
@@ -111,7 +112,7 @@ function featuresFit(f: Features): boolean {
     !f.embedNorm &&
     ![f.layerInputs, f.layerFactors, f.normedSums, f.finalNorm, f.embedWidth, f.streams].some(Boolean) &&
     f.branchFactor === undefined &&
-    f.layers.every(({ mixer, mlp }) => mixes(mixer, first) && feeds(mlp))
+    f.layers.every(({ mixer, mlp, ontoNormed }) => !ontoNormed && mixes(mixer, first) && feeds(mlp))
   );
 }
 

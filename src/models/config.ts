@@ -106,7 +106,8 @@ export class Config {
   activation(name: string, fallback?: string, within = (v: string): string | undefined => v): string {
     const v = this.text(name, fallback);
     const f = within(v);
-    if (f === undefined || !isActivation(f))
+    // A gate is a switch of its own, not an activation's name.
+    if (f === undefined || !isActivation(f) || f === 'swiglu' || f === 'geglu')
       throw new UnsupportedError(`${this.where}: ${this.#name(name)} is ${shown(v)}, an activation that is not known`);
     return f;
   }

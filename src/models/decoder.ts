@@ -17,7 +17,7 @@ import { type Features, keyed, type Layer, type Mixer, type Mlp } from './featur
 import { AttentionMixer, ConvMixer, LatentMixer, type MixerContext, Norm, norm } from './mixers.js';
 import { LayerInput, LayerInputs } from './layer-inputs.js';
 import { type Dense, dense, DenseWithExperts, Mixture } from './mlp.js';
-import { BesideMixer, DeltaMixer, Mamba1Mixer, MambaMixer } from './recurrent-mixers.js';
+import { BesideMixer, DeltaMixer, FadingMixer, Mamba1Mixer, MambaMixer, RecurrenceMixer } from './recurrent-mixers.js';
 import { type RopeFeature, ropeRegime, type RopeTable, ropeTable } from './rope.js';
 import type { Shard } from './shard.js';
 import { Stage, type StageGroup } from './stage.js';
@@ -32,6 +32,8 @@ export type MixerModule =
   | DeltaMixer
   | MambaMixer
   | Mamba1Mixer
+  | RecurrenceMixer
+  | FadingMixer
   | BesideMixer;
 export type MlpModule = Dense | Mixture | DenseWithExperts;
 
@@ -49,6 +51,10 @@ function mixer(w: Weights, f: Mixer, hidden: number, deep: Init): MixerModule | 
       return new MambaMixer(w, f, hidden, deep);
     case 'mamba':
       return new Mamba1Mixer(w, f, hidden, deep);
+    case 'recurrence':
+      return new RecurrenceMixer(w, f, hidden, deep);
+    case 'fading':
+      return new FadingMixer(w, f, hidden, deep);
     case 'beside':
       return new BesideMixer(w, f, hidden, deep);
     case 'none':
@@ -85,6 +91,7 @@ export class Block extends Module {
   readonly laurel: Laurel | undefined;
   readonly #parallel: Features['parallel'];
   readonly #normedSums: boolean;
+  readonly #ontoNormed: Layer['ontoNormed'];
   readonly #factor: number;
 
   constructor(w: Weights, layer: Layer, f: Features) {
@@ -109,6 +116,7 @@ export class Block extends Module {
     if (f.layerFactors) this.factor = w.tensor('layerFactor', [1]);
     this.#parallel = f.parallel;
     this.#normedSums = f.normedSums ?? false;
+    this.#ontoNormed = layer.ontoNormed;
     this.#factor = f.branchFactor ?? 1;
   }
   /**
@@ -118,6 +126,7 @@ export class Block extends Module {
   forward(x: Tensor, context: MixerContext, drop = 0): Tensor {
     if (this.streams) return this.#inStreams(this.streams, x, context);
     if (this.#normedSums) return this.#sums(x, context, drop);
+    if (this.#ontoNormed) return this.#onto(this.#ontoNormed, x, context, drop);
     const branch = (y: Tensor, after: Norm | undefined): Tensor => {
       const z = after ? after.forward(y) : y;
       return dropout(this.#factor === 1 ? z : z.affine(this.#factor, 0), drop);
@@ -142,6 +151,15 @@ export class Block extends Module {
     };
     const h = this.mixer ? add(x, this.mixer.forward(x, context), this.afterMixer) : x;
     return this.mlp ? add(h, this.mlp.forward(h), this.afterMlp) : h;
+  }
+  /** With branches added to what their norms made. */
+  #onto(factors: NonNullable<Layer['ontoNormed']>, x: Tensor, context: MixerContext, drop: number): Tensor {
+    const joined = (y: Tensor, branch: Tensor, [own, added]: readonly [number, number]): Tensor =>
+      y.affine(own, 0).add(dropout(branch.affine(added, 0), drop));
+    const first = (this.beforeMixer as Norm).forward(x);
+    const h = joined(first, (this.mixer as MixerModule).forward(first, context), factors.mixer);
+    const second = (this.beforeMlp as Norm).forward(h);
+    return joined(second, (this.mlp as MlpModule).forward(second), factors.mlp);
   }
   /** Over several vectors a token, (streams, b, t, hidden). */
   #inStreams(streams: StreamBlock, all: Tensor, context: MixerContext): Tensor {

@@ -137,6 +137,28 @@ export interface Mamba1 {
   readonly ratesStored?: boolean;
 }
 
+/** A number by channel that fades by gates the input opens, behind a convolution; another branch multiplies it. */
+export interface GatedRecurrence {
+  readonly kind: 'recurrence';
+  readonly inner: number;
+  /** Blocks of channels whose gates read each other. */
+  readonly blocks: number;
+  /** Of the convolution before it. */
+  readonly width: number;
+  readonly activation: string;
+}
+
+/** A matrix by head that fades at a speed of its own and adds keys times values; its output has a norm and a gate. */
+export interface FadingAttention {
+  readonly kind: 'fading';
+  readonly heads: number;
+  readonly headDim: number;
+  /** What a head's matrix is multiplied by before each token, as logarithms. */
+  readonly rates: readonly number[];
+  readonly eps: number;
+  readonly activation: string;
+}
+
 /** A state and attention that read the same input; their answers are multiplied and added. */
 export interface Beside {
   readonly kind: 'beside';
@@ -155,6 +177,8 @@ export type Mixer =
   | DeltaNet
   | Mamba2
   | Mamba1
+  | GatedRecurrence
+  | FadingAttention
   | Beside
   | { readonly kind: 'none' };
 
@@ -214,7 +238,12 @@ export interface Experts {
   readonly clamped?: { readonly limit: number; readonly alpha: number };
   /** Two experts, chosen one after the other among logits near the largest (phimoe); the number is its jitter. */
   readonly sparseMixer?: number;
-  readonly shared?: { readonly inner: number; readonly gated?: boolean };
+  readonly shared?: {
+    readonly inner: number;
+    readonly gated?: boolean;
+    /** What its answer is multiplied by. */
+    readonly factor?: number;
+  };
   /** The router reads its input through a norm, whose stored weight is multiplied by `factor`. */
   readonly routerNorm?: { readonly eps: number; readonly factor: number };
   /** Chosen experts' weights are multiplied by a stored number of each. */
@@ -235,6 +264,8 @@ export type Mlp = DenseMlp | Experts | DenseAndExperts | { readonly kind: 'none'
 export interface Layer {
   readonly mixer: Mixer;
   readonly mlp: Mlp;
+  /** Branches are added to what their norms made, not to what they read: a factor of that, a factor of the branch. */
+  readonly ontoNormed?: { readonly mixer: readonly [number, number]; readonly mlp: readonly [number, number] };
 }
 
 /** What a decoder is made of, as independent switches: a family's row turns its config into these. */

@@ -156,7 +156,8 @@ export class Mixture extends Layer {
     this.gateUpBias = ungated ? undefined : w.expertBias(gateUp, [count, inner]);
     this.downBias = w.bias('expertDown', [count, width]);
     if (f.shared) {
-      const part: DenseMlp = { kind: 'dense', inner: f.shared.inner, gated: !ungated, activation: f.activation };
+      const { inner, factor: outFactor } = f.shared;
+      const part: DenseMlp = { kind: 'dense', inner, gated: !ungated, activation: f.activation, outFactor };
       this.shared = dense(w, part, hidden, undefined, SHARED);
       if (f.shared.gated) this.sharedSwitch = w.linear([{ role: 'sharedSwitch', outputs: 1 }], hidden);
     }

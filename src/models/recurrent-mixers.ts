@@ -1,6 +1,6 @@
-// Mixers that remember a state instead of all keys: the gated delta net, Mamba and Mamba 2. All begin with a short
-// causal
-// convolution by channel, whose last inputs are remembered too.
+// Mixers that remember a state instead of all keys: the gated delta net, Mamba, Mamba 2, the gated recurrence of
+// RecurrentGemma and MiniMax's attention that fades. All but the last begin with a short causal convolution by channel,
+// whose last inputs are remembered too.
 import { activation } from '../nn/activation.js';
 import type { Init } from '../nn/init.js';
 import type { AnyLinear as Linear } from '../nn/layers.js';
@@ -8,10 +8,10 @@ import { Module } from '../nn/module.js';
 import { tensor } from '../tensor/create.js';
 import { keep } from '../tensor/scope.js';
 import type { Tensor } from '../tensor/tensor.js';
-import type { Beside, DeltaNet, Mamba1, Mamba2 } from './features.js';
+import type { Beside, DeltaNet, FadingAttention, GatedRecurrence, Mamba1, Mamba2 } from './features.js';
 import { scan } from './linear-attention.js';
 import { AttentionMixer, type MixerContext, type Norm, norm } from './mixers.js';
-import { selectiveScan } from './selective-scan.js';
+import { recurrence, selectiveScan } from './selective-scan.js';
 import type { Shard } from './shard.js';
 import type { Weights } from './weights.js';
 
@@ -244,6 +244,103 @@ export class Mamba1Mixer extends Module {
       .add(wide[0].mul(this.skip));
     const gate = all.narrow(2, inner, inner).cast('f32').silu();
     return this.out.forward(y.mul(gate).cast(x.dtype));
+  }
+}
+
+/** Where a text begins: nothing came before, and the first token counts in full. */
+const BEGINNING = {};
+
+export class RecurrenceMixer extends Module {
+  readonly feature: GatedRecurrence;
+  /** What the convolution reads, and the branch that multiplies the answer. */
+  readonly input: Linear;
+  readonly weight: Tensor;
+  readonly bias: Tensor | undefined;
+  /** Gates of the input and of fading, each (blocks, in, out) and (blocks, out). */
+  readonly gates: readonly { readonly weight: Tensor; readonly bias: Tensor | undefined }[];
+  readonly decay: Tensor;
+  readonly out: Linear;
+  constructor(w: Weights, f: GatedRecurrence, hidden: number, deep?: Init) {
+    super();
+    this.feature = f;
+    const { inner, blocks } = f;
+    const each = inner / blocks;
+    this.input = w.linear(
+      [
+        { role: 'stateIn', outputs: inner },
+        { role: 'stateGate', outputs: inner },
+      ],
+      hidden,
+    );
+    this.weight = w.tensor('stateConv', [inner, 1, f.width]);
+    this.bias = w.bias('stateConv', [inner]);
+    this.gates = (['stateRate', 'stateStep'] as const).map((role) => ({
+      weight: w.tensor(role, [blocks, each, each]),
+      bias: w.bias(role, [blocks, each]),
+    }));
+    this.decay = w.tensor('stateDecay', [inner], undefined, 'weight', 'f32');
+    this.out = w.linear([{ role: 'stateOut', outputs: hidden }], inner, deep);
+  }
+  /** A gate by blocks of channels, (b, t, inner) to the same. */
+  #gate(value: Tensor, { weight, bias }: RecurrenceMixer['gates'][number]): Tensor {
+    const [b, t, inner] = value.shape;
+    const { blocks } = this.feature;
+    const rows = value.reshape([b * t, blocks, inner / blocks]).permute([1, 0, 2]);
+    const made = rows.matmul(weight);
+    const whole = bias ? made.add(bias.unsqueeze(1)) : made;
+    return whole.permute([1, 0, 2]).reshape([b, t, inner]).cast('f32').sigmoid();
+  }
+  forward(x: Tensor, context: MixerContext): Tensor {
+    const { inner, activation: name } = this.feature;
+    const { step, layer, column } = context;
+    const t = x.shape[1];
+    const all = this.input.forward(x);
+    const value = convolved(step.withoutPads(all.narrow(2, 0, inner)), context, this.weight, this.bias);
+    const [opened, speed] = this.gates.map((g) => this.#gate(value, g));
+    const rate = speed.mul(this.decay.softplus()).affine(-8, 0);
+    const first = step.rows(column(BEGINNING, (p) => (p === 0 ? 1 : 0))).reshape([-1, t, 1]);
+    const later = first.affine(-1, 1);
+    const share = rate.affine(2, 0).exp().affine(-1, 1).sqrt().mul(later).add(first);
+    const added = value.cast('f32').mul(opened).mul(share);
+    const y = step.overState(layer, [rate.exp().mul(later), added], ([fade, added], state) =>
+      recurrence(fade, added, state),
+    );
+    const other = activation(name)(all.narrow(2, inner, inner));
+    return this.out.forward(y.cast(x.dtype).mul(other));
+  }
+}
+
+export class FadingMixer extends Module {
+  readonly feature: FadingAttention;
+  /** By head its query, key and value. */
+  readonly input: Linear;
+  readonly gate: Linear;
+  readonly normWeight: Tensor;
+  readonly out: Linear;
+  #rates: Tensor | undefined;
+  constructor(w: Weights, f: FadingAttention, hidden: number, deep?: Init) {
+    super();
+    this.feature = f;
+    const width = f.heads * f.headDim;
+    this.input = w.linear([{ role: 'stateIn', outputs: 3 * width }], hidden);
+    this.gate = w.linear([{ role: 'stateGate', outputs: width }], hidden);
+    this.normWeight = w.normWeight('stateNorm', [width]);
+    this.out = w.linear([{ role: 'stateOut', outputs: hidden }], width, deep);
+  }
+  forward(x: Tensor, { layer, step }: MixerContext): Tensor {
+    const { heads, headDim, rates, eps, activation: name } = this.feature;
+    const [b, t] = x.shape;
+    const made = step.withoutPads(activation(name)(this.input.forward(x)));
+    const all = made.reshape([b, t, heads, 3 * headDim]).cast('f32');
+    const parts = [0, 1, 2].map((i) => all.narrow(3, i * headDim, headDim));
+    this.#rates ??= x.device.now(() => keep(tensor(Float32Array.from(rates), { device: x.device })));
+    const decay = this.#rates.broadcastTo([b, t, heads]);
+    const y = step.overState(layer, [...parts, decay], ([q, k, v, decay], state) => scan({ q, k, v, decay }, state));
+    const normed = y
+      .reshape([b, t, heads * headDim])
+      .cast(x.dtype)
+      .rmsNorm(this.normWeight, { eps });
+    return this.out.forward(normed.mul(this.gate.forward(x).sigmoid()));
   }
 }
 

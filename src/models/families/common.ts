@@ -1,7 +1,6 @@
 // What family rows are written with: sizes that all configs have, ropes and masks by layer, the usual names and
 // feed-forward parts.
 import { FormatError, UnsupportedError } from '../../base/errors.js';
-import { ACTIVATIONS } from '../../nn/activation.js';
 import type { Tensor } from '../../tensor/tensor.js';
 import type { Config } from '../config.js';
 import type { Attention, DenseMlp, Experts, Features, Layer, Mlp, NormFeature } from '../features.js';
@@ -72,12 +71,7 @@ export const biasesBy = (
 };
 
 /** An activation's name, refused here if nobody knows it. */
-export function activationOf(c: Config, name = 'hidden_act', fallback = 'silu'): string {
-  const act = c.text(name, fallback);
-  if (!(ACTIVATIONS as readonly string[]).includes(act))
-    throw new UnsupportedError(`${c.where}: ${name} ${JSON.stringify(act)}; served are ${ACTIVATIONS.join(', ')}`);
-  return act;
-}
+export const activationOf = (c: Config, name = 'hidden_act', fallback = 'silu'): string => c.activation(name, fallback);
 export const gated = (c: Config, inner = c.count('intermediate_size', undefined, 1)): DenseMlp => ({
   kind: 'dense',
   inner,
@@ -158,10 +152,22 @@ export interface Recipe {
   readonly attention?: (i: number) => Partial<Attention>;
   readonly mixer?: (i: number) => Layer['mixer'];
   readonly mlp: (i: number) => Mlp;
+  readonly ontoNormed?: (i: number) => NonNullable<Layer['ontoNormed']>;
   readonly tied?: boolean;
   /** Parts with a bias; none if left out. */
   readonly biases?: readonly Role[];
   readonly more?: Partial<Features>;
+}
+/** A choice that cannot be made is a mistake in the config. */
+function checkChoice(c: Config, { count, chosen, groups: among }: Experts): void {
+  const { count: groups, kept } = among ?? { count: 1, kept: 1 };
+  const open = groups > 1 ? (count / groups) * kept : count;
+  if (count % groups !== 0 || kept > groups)
+    throw new FormatError(
+      `${c.where}: ${count} experts cannot be chosen from ${kept} of ${groups} groups (n_group, topk_group)`,
+    );
+  if (chosen > open)
+    throw new FormatError(`${c.where}: num_experts_per_tok is ${chosen}, and ${open} experts take part in the choice`);
 }
 export function build(family: string, c: Config, s: Sizes, r: Recipe): Features {
   const base: Attention = {
@@ -173,6 +179,11 @@ export function build(family: string, c: Config, s: Sizes, r: Recipe): Features 
     ...(r.rope && { rope: r.rope }),
   };
   const [bos] = numbersOf(c.get('bos_token_id'));
+  const branch = (i: number): Mlp => {
+    const mlp = r.mlp(i);
+    if (mlp.kind === 'experts') checkChoice(c, mlp);
+    return mlp;
+  };
   return {
     family,
     vocabSize: c.count('vocab_size', undefined, 1),
@@ -180,7 +191,8 @@ export function build(family: string, c: Config, s: Sizes, r: Recipe): Features 
     maxPositions: s.maxPositions,
     layers: Array.from({ length: s.layers }, (_, i) => ({
       mixer: r.mixer ? r.mixer(i) : { ...base, ...r.attention?.(i) },
-      mlp: r.mlp(i),
+      mlp: branch(i),
+      ...(r.ontoNormed && { ontoNormed: r.ontoNormed(i) }),
     })),
     norm: r.norm,
     norms: PRE_NORMS,

@@ -1,5 +1,6 @@
 // All decoder families.
 import { DEEPSEEK_FAMILIES } from './deepseek.js';
+import { FADING_FAMILIES } from './fading.js';
 import { FURTHER_FAMILIES } from './further.js';
 import { GEMMA_FAMILIES } from './gemma.js';
 import { LATER_GEMMA_FAMILIES } from './gemma4.js';
@@ -22,5 +23,6 @@ export const DECODER_FAMILIES = [
   ...DEEPSEEK_FAMILIES,
   ...HYBRID_FAMILIES,
   ...MAMBA_FAMILIES,
+  ...FADING_FAMILIES,
   ...FURTHER_FAMILIES,
 ];

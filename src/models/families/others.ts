@@ -1,6 +1,7 @@
 // OLMo, Cohere, GLM, StableLM, EXAONE, Nemotron, LFM2: norms in other places and of other kinds.
+import { FormatError } from '../../base/errors.js';
 import type { Config } from '../config.js';
-import { ALL_NORMS, type Features, POST_NORMS } from '../features.js';
+import { ALL_NORMS, type Features, type Mlp, POST_NORMS } from '../features.js';
 import type { RopeFeature } from '../rope.js';
 import type { Names } from '../weights.js';
 import {
@@ -22,6 +23,7 @@ import {
   QKV_BIAS,
   rms,
   ropeOf,
+  sharedNames,
   sizesOf,
   sparseLayers,
   UNGATED_BIAS,
@@ -114,35 +116,68 @@ const olmoe = family({
   gguf: { architectures: ['olmoe'] },
 });
 
+/** Cohere's mixtures: the shared expert is added, or the mean of both is taken. */
+function cohereExperts(c: Config): ReturnType<typeof experts> {
+  const inner = c.count('intermediate_size', undefined, 1);
+  const shared = c.count('num_shared_experts', 0);
+  c.only('shared_expert_combination_strategy', 'average', 'sum');
+  c.only('expert_selection_fn', 'softmax', 'sigmoid');
+  const mean = shared > 0 && c.text('shared_expert_combination_strategy', 'average') === 'average' ? 0.5 : 1;
+  const softmax = c.text('expert_selection_fn', 'softmax') === 'softmax';
+  const normed = c.flag('norm_topk_prob', true); // of the sigmoid alone
+  return experts(c, {
+    count: c.count('num_experts', 8, 1),
+    chosen: c.count('num_experts_per_tok', 2, 1),
+    inner,
+    score: softmax ? 'logits' : 'sigmoid',
+    weights: softmax ? 'softmax' : normed ? 'normalised' : 'kept',
+    ...(mean !== 1 && { factor: mean }),
+    ...(shared > 0 && { shared: { inner: inner * shared, ...(mean !== 1 && { factor: mean }) } }),
+  });
+}
+/** Which layers of a mixture are dense, and what turns there though nothing slides. */
+function cohereMixture(c: Config, layers: number): { mlp: (i: number) => Mlp; turns: (i: number) => boolean } {
+  const first = c.count('first_k_dense_replace', 0);
+  const sparse = sparseLayers(c, layers, (i) => i >= first);
+  const period = c.count('prefix_dense_sliding_window_pattern', 1, 1);
+  if (first > 0 && !c.has('layer_types'))
+    throw new FormatError(`${c.where}: first_k_dense_replace is ${first}, and layer_types is missing`);
+  const inner = c.optional('prefix_dense_intermediate_size') ?? c.count('intermediate_size', undefined, 1);
+  const mixture = cohereExperts(c);
+  return { mlp: (i) => (sparse(i) ? mixture : gated(c, inner)), turns: (i) => !sparse(i) && period === 1 };
+}
 function cohere(c: Config): Features {
   c.ignore('layer_switch', 'order_of_interleaved_layers', 'position_embedding_type', 'rotary_pct');
   c.ignore('use_embedding_sharing', 'use_gated_activation', 'use_parallel_block', 'use_parallel_embedding');
   const s = sizesOf(c);
-  const norm = { ...layerNorm(c, 'layer_norm_eps'), bias: false };
-  const second = c.json.model_type === 'cohere2';
+  const type = c.json.model_type as string;
+  const mixture = type === 'cohere2_moe' ? cohereMixture(c, s.layers) : undefined;
+  const mean = { ...layerNorm(c, 'layer_norm_eps'), bias: false };
+  const norm = mixture && c.has('rms_norm_eps') ? rms(c) : mean;
+  const second = type !== 'cohere';
   const period = c.optional('sliding_window_pattern') ?? c.optional('_sliding_window_pattern') ?? 4;
   const windows = second
     ? windowsBy(c, layerTypes(c, s.layers, lastFull(period)), c.optional('sliding_window') ?? 4096)
     : [];
   const rope = ropeOf(c, s, { interleaved: true });
   const qk = c.flag('use_qk_norm', false);
-  return build(second ? 'cohere2' : 'cohere', c, s, {
+  return build(type, c, s, {
     norm,
     attention: (i) => ({
-      ...((!second || windows[i] !== undefined) && { rope }),
+      ...((!second || windows[i] !== undefined || mixture?.turns(i)) && { rope }),
       window: windows[i],
       ...(qk && { qkNorm: { norm, over: 'each' as const } }),
     }),
-    mlp: () => gated(c),
+    mlp: mixture?.mlp ?? (() => gated(c)),
     tied: true,
     biases: biasesBy(c, FLAG),
     more: { parallel: 'shared', logitFactor: c.number('logit_scale', 0.0625) },
   });
 }
 const cohereFamily = family({
-  types: ['cohere', 'cohere2'],
+  types: ['cohere', 'cohere2', 'cohere2_moe'],
   features: cohere,
-  names: LLAMA_NAMES,
+  names: { ...LLAMA_NAMES, ...expertNames('mlp'), ...sharedNames('mlp.shared_experts') },
   gguf: { architectures: ['command-r', 'cohere2'] },
 });
 
