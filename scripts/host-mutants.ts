@@ -126,7 +126,10 @@ const GUARDS: Readonly<Partial<Record<Area, Readonly<Record<string, Guard>>>>> =
       }).flatMap(([files, cases]) =>
         files
           .split(',')
-          .map((f) => [`src/backends/gpu/${f}`, [launches(cases), ...tests('engine-decode', 'engine-few')]]),
+          .map((f) => [
+            `src/backends/gpu/${f}`,
+            [launches(cases), ...tests('decode-limits', 'engine-decode', 'engine-few')],
+          ]),
       ),
     ),
     'src/backends/gpu/allocator': tests('gpu-memory', 'leaks', 'sim-driver'),

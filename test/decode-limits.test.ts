@@ -1,0 +1,64 @@
+// What decoding's kernels have room for, and how many threads share the work of experts: speed alone shows the second.
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { choiceFits, type Chosen, sumLaunch } from '../src/backends/gpu/decode-experts.js';
+import { latentFits } from '../src/backends/gpu/decode-latent.js';
+import type { View } from '../src/backends/backend.js';
+import { Layout } from '../src/base/layout.js';
+
+test('as many experts fit as a block has room for, and no more are chosen than there are', () => {
+  const fits = [
+    [1024, 32],
+    [128, 8],
+    [4, 4],
+  ];
+  const none = [
+    [1025, 8],
+    [1024, 33],
+    [4, 5],
+  ];
+  for (const [experts, chosen] of fits) assert.equal(choiceFits({ experts, chosen }), true, `${chosen} of ${experts}`);
+  for (const [experts, chosen] of none) assert.equal(choiceFits({ experts, chosen }), false, `${chosen} of ${experts}`);
+});
+
+test('compressed keys fit in whole words of 16 bytes, up to the room of a block', () => {
+  const fits = (rank: number, turned: number): boolean =>
+    latentFits('bf16', { heads: 16, nope: 128, values: 128, rank, turned });
+  assert.equal(fits(512, 64), true);
+  assert.equal(fits(256, 32), true);
+  for (const [rank, turned] of [
+    [516, 64],
+    [508, 64],
+    [512, 60],
+    [4096, 64],
+    [512, 4096],
+  ])
+    assert.equal(fits(rank, turned), false, `${rank} and ${turned}`);
+});
+
+test("the chosen experts' sum is shared by threads that go through all of their values in equal rounds", () => {
+  const view = (shape: readonly number[]): View => ({
+    memory: { address: 4096 } as View['memory'],
+    layout: Layout.contiguous(shape),
+    dtype: 'bf16',
+  });
+  const threads = (chosen: number, k: number): number => {
+    const at = { logits: 0, id: 0, weight: 0, arrived: 0 };
+    const choice = { experts: 128, chosen, score: 'softmax', weights: 'kept' } as const;
+    const c = { choice, at, x: view([chosen, k]), weight: view([128, 64, k]), out: view([64]) } as unknown as Chosen;
+    return sumLaunch('bf16', c, 0, { warp: 32 } as never).block[0];
+  };
+  // 8 bf16 numbers are a word of 16 bytes.
+  const words = (chosen: number, k: number): number => (chosen * k) / 8;
+  for (const [chosen, k] of [
+    [8, 768],
+    [2, 1408],
+    [6, 1408],
+    [4, 64],
+  ]) {
+    const each = words(chosen, k) / threads(chosen, k);
+    assert.ok(Math.ceil(each) * threads(chosen, k) >= words(chosen, k));
+    assert.ok(threads(chosen, k) <= 256 && threads(chosen, k) % 32 === 0);
+    assert.ok(threads(chosen, k) >= Math.min(128, words(chosen, k) / 4), `${threads(chosen, k)} threads`);
+  }
+});
