@@ -148,6 +148,7 @@ MODELS = {
 
 
 ENCODER = {k: v for k, v in SIZES.items() if k != 'num_key_value_heads'}
+DEBERTA = dict(relative_attention=True, pos_att_type=['p2c', 'c2p'], position_biased_input=False, type_vocab_size=0)
 ENCODERS = {
     'mpnet': ('mpnet', dict(pad_token_id=1, max_position_embeddings=60)),
     'albert': ('albert', dict(embedding_size=20, num_hidden_layers=4)),
@@ -157,6 +158,24 @@ ENCODERS = {
     'xlm-roberta': ('xlm-roberta', dict(pad_token_id=1, max_position_embeddings=60)),
     'camembert': ('camembert', dict(pad_token_id=1, max_position_embeddings=60)),
     'distilbert': ('distilbert', dict(dim=48, n_layers=3, n_heads=4, hidden_dim=64)),
+    'deberta-v3': ('deberta-v2', {**DEBERTA, 'share_att_key': True, 'position_buckets': 8, 'norm_rel_ebd': 'layer_norm'}),
+    'deberta-v2': ('deberta-v2', {**DEBERTA, 'position_buckets': 8, 'norm_rel_ebd': 'layer_norm', 'conv_kernel_size': 3,
+                   'conv_act': 'gelu', 'share_att_key': True, 'type_vocab_size': 2}),
+    'deberta-v2-b': ('deberta-v2', {**DEBERTA, 'position_biased_input': True, 'max_relative_positions': 12, 'embedding_size': 20,
+                     'hidden_act': 'relu'}),
+    'deberta-v2-c': ('deberta-v2', {**DEBERTA, 'pos_att_type': ['c2p'], 'share_att_key': True, 'position_buckets': 16}),
+    'deberta-v2-d': ('deberta-v2', {**DEBERTA, 'pos_att_type': ['p2c'], 'max_relative_positions': 7, 'position_buckets': 4,
+                     'max_position_embeddings': 64}),
+    'deberta-v2-e': ('deberta-v2', {**DEBERTA, 'relative_attention': False, 'pos_att_type': None, 'position_biased_input': True}),
+    'deberta': ('deberta', {**DEBERTA, 'max_relative_positions': 9, 'type_vocab_size': 2}),
+    'deberta-b': ('deberta', {**DEBERTA, 'pos_att_type': 'c2p', 'position_biased_input': True}),
+    'ernie': ('ernie', dict(use_task_id=True)),
+    'ernie-b': ('ernie', dict(use_task_id=False, hidden_act='relu')),
+    'data2vec-text': ('data2vec-text', dict(pad_token_id=1, max_position_embeddings=60)),
+    'xlm-roberta-xl': ('xlm-roberta-xl', dict(pad_token_id=1, max_position_embeddings=60)),
+    'roberta-prelayernorm': ('roberta-prelayernorm', dict(pad_token_id=1, max_position_embeddings=60)),
+    'megatron-bert': ('megatron-bert', {}),
+    'rembert': ('rembert', dict(input_embedding_size=20)),
     'nomic_bert-b': ('nomic_bert', dict(head_dim=8)),
 }
 CLASSIFIERS = {
@@ -166,6 +185,11 @@ CLASSIFIERS = {
     'electra': ('electra', dict(embedding_size=20, num_labels=2)),
     'albert': ('albert', dict(embedding_size=20, num_labels=2)),
     'mpnet': ('mpnet', dict(pad_token_id=1, max_position_embeddings=60, num_labels=2)),
+    'deberta-v2': ('deberta-v2', {**DEBERTA, 'share_att_key': True, 'position_buckets': 8, 'norm_rel_ebd': 'layer_norm',
+                   'num_labels': 3, 'pooler_hidden_act': 'gelu'}),
+    'modernbert': ('modernbert', dict(num_labels=2, local_attention=8)),
+    'modernbert-b': ('modernbert', dict(num_labels=2, local_attention=8, classifier_pooling='mean', classifier_bias=True,
+                     classifier_activation='relu', norm_bias=True)),
 }
 
 

@@ -1,6 +1,6 @@
-// BERT and its kin: RoBERTa, XLM-RoBERTa (positions counted from the padding token's number), DistilBERT (other names,
-// no token types), MPNet (scores by distance), ELECTRA and ALBERT (a narrower embedding, in ALBERT layers that share
-// tensors).
+// BERT and its kin: ERNIE (a vector more), RoBERTa, XLM-RoBERTa, data2vec (positions counted from the padding token's
+// number), Megatron's BERT, XLM-RoBERTa XL and RoBERTa with norms before, DistilBERT (other names, no token types),
+// MPNet (scores by distance), ELECTRA, RemBERT and ALBERT (a narrower embedding, in ALBERT layers that share tensors).
 import { type Embedding, embedding, type LayerNorm, layerNorm, linear, type Linear } from '../nn/layers.js';
 import { Module } from '../nn/module.js';
 import type { VarBuilder } from '../nn/var-builder.js';
@@ -38,6 +38,8 @@ interface BertConfig {
   readonly embedWidth?: number;
   /** Scores have an addition by distance, in so many kinds. */
   readonly buckets?: number;
+  /** All tokens have the first of so many vectors of a task. */
+  readonly tasks?: number;
   /** Which stored layer each one is, where several are the same. */
   readonly stored?: (layer: number) => string;
 }
@@ -48,6 +50,10 @@ interface BertNames {
   readonly norm1: string;
   readonly mlp: readonly [up: string, down: string];
   readonly norm2: string;
+  /** Norms stand before attention and feed-forward, and one of this name at the end. */
+  readonly lastNorm?: string;
+  /** The sum of words and positions is not normed. */
+  readonly plainSum?: boolean;
   /** From the embedding's width to the others'. */
   readonly embedIn?: string;
   readonly pooler?: string;
@@ -69,6 +75,15 @@ const BERT: BertNames = {
 const ROBERTA: BertNames = {
   ...BERT,
   classifier: { dense: ['classifier.dense', 'tanh'], out: 'classifier.out_proj' },
+};
+const MEGATRON: BertNames = { ...BERT, norm1: 'attention.ln', norm2: 'ln', lastNorm: 'encoder.ln', plainSum: true };
+const XL: BertNames = {
+  ...ROBERTA,
+  ...{ norm1: 'attention.self_attn_layer_norm', norm2: 'LayerNorm', lastNorm: 'encoder.LayerNorm', plainSum: true },
+};
+const PRE_ROBERTA: BertNames = {
+  ...ROBERTA,
+  ...{ norm1: 'attention.LayerNorm', norm2: 'intermediate.LayerNorm', lastNorm: 'LayerNorm' },
 };
 const DISTILBERT: BertNames = {
   layer: 'transformer.layer',
@@ -98,21 +113,28 @@ const ALBERT: BertNames = {
   classifier: { out: 'classifier' },
 };
 
-/** Norms after the additions. */
+/** Norms after the additions, or before what is added. */
 class BertBlock extends Module {
+  readonly #before: boolean;
   readonly attention: MultiHead;
   readonly norm1: LayerNorm;
   readonly mlp: FeedForward;
   readonly norm2: LayerNorm;
   constructor(vb: VarBuilder, names: BertNames, c: BertConfig) {
     super();
+    this.#before = names.lastNorm !== undefined;
     this.attention = multiHead(vb, names.attention, c.width, c.heads);
     this.norm1 = layerNorm(c.width, vb.pp(names.norm1), { eps: c.eps });
     this.mlp = feedForward(vb, names.mlp, c.width, c.inner, c.activation);
     this.norm2 = layerNorm(c.width, vb.pp(names.norm2), { eps: c.eps });
   }
   forward(x: Tensor, mask: Tensor | undefined): Tensor {
-    const y = this.norm1.forward(x.add(this.attention.forward(x, mask ? { mask } : {})));
+    const attend = (h: Tensor): Tensor => this.attention.forward(h, mask ? { mask } : {});
+    if (this.#before) {
+      const y = x.add(attend(this.norm1.forward(x)));
+      return y.add(this.mlp.forward(this.norm2.forward(y)));
+    }
+    const y = this.norm1.forward(x.add(attend(x)));
     return this.norm2.forward(y.add(this.mlp.forward(y)));
   }
 }
@@ -123,7 +145,9 @@ class Bert extends TextEncoder {
   readonly words: Embedding;
   readonly positions: Embedding;
   readonly types: Embedding | undefined;
-  readonly norm: LayerNorm;
+  readonly tasks: Embedding | undefined;
+  readonly norm: LayerNorm | undefined;
+  readonly lastNorm: LayerNorm | undefined;
   readonly embedIn: Linear | undefined;
   readonly distances: Embedding | undefined;
   readonly blocks: BertBlock[];
@@ -142,7 +166,9 @@ class Bert extends TextEncoder {
     this.words = embedding(c.vocabSize, narrow, e.pp('word_embeddings'));
     this.positions = embedding(c.positions, narrow, e.pp('position_embeddings'));
     this.types = c.types > 0 ? embedding(c.types, narrow, e.pp('token_type_embeddings')) : undefined;
-    this.norm = layerNorm(narrow, e.pp('LayerNorm'), { eps: c.eps });
+    this.tasks = c.tasks ? embedding(c.tasks, narrow, e.pp('task_type_embeddings')) : undefined;
+    if (!names.plainSum) this.norm = layerNorm(narrow, e.pp('LayerNorm'), { eps: c.eps });
+    if (names.lastNorm !== undefined) this.lastNorm = layerNorm(c.width, vb.pp(names.lastNorm), { eps: c.eps });
     if (c.embedWidth !== undefined) this.embedIn = linear(narrow, c.width, vb.pp(names.embedIn as string));
     if (c.buckets) this.distances = embedding(c.buckets, c.heads, vb.pp('encoder.relative_attention_bias'));
     const stored = c.stored ?? String;
@@ -179,10 +205,12 @@ class Bert extends TextEncoder {
     const { ids, mask, typeIds } = input;
     let x = this.words.forward(ids).add(this.#positionsOf(ids)); // (b, t, width)
     if (this.types) x = x.add(typeIds ? this.types.forward(typeIds) : this.types.weight.narrow(0, 0, 1));
-    x = this.norm.forward(x);
+    if (this.tasks) x = x.add(this.tasks.weight.narrow(0, 0, 1));
+    if (this.norm) x = this.norm.forward(x);
     if (this.embedIn) x = this.embedIn.forward(x);
     const seen = this.distances ? this.#bias(this.distances, ids.shape[1], mask) : keysMask(mask);
     for (const block of this.blocks) x = block.forward(x, seen);
+    if (this.lastNorm) x = this.lastNorm.forward(x);
     const pooled = this.pooler?.forward(x.narrow(1, 0, 1).squeeze(1)).tanh();
     const out = { hidden: x, ...(pooled && { pooled }) };
     return this.classifier ? { ...out, logits: this.classifier.forward(out) } : out;
@@ -248,6 +276,12 @@ function albertConfig(c: Config): BertConfig {
   };
 }
 
+/** Those that count positions from the padding token's number on. */
+const ROBERTA_KIN: Readonly<Record<string, BertNames>> = {
+  ...{ roberta: ROBERTA, 'xlm-roberta': ROBERTA, camembert: ROBERTA, 'data2vec-text': ROBERTA },
+  ...{ 'xlm-roberta-xl': XL, 'roberta-prelayernorm': PRE_ROBERTA },
+};
+
 export const BERT_FAMILIES: readonly ModelRow[] = [
   {
     kind: 'encoder',
@@ -287,10 +321,42 @@ export const BERT_FAMILIES: readonly ModelRow[] = [
   },
   {
     kind: 'encoder',
-    types: ['roberta', 'xlm-roberta', 'camembert'],
-    build: (c, source) =>
-      bert(c, source, inside(source, oldNorms(source), 'roberta', 'camembert'), bertConfig(c, true), ROBERTA),
+    types: ['ernie'],
+    build: (c, source) => {
+      const tasks = c.flag('use_task_id', false) ? c.count('task_type_vocab_size', 3, 1) : 0;
+      c.ignore('task_type_vocab_size');
+      return bert(c, source, inside(source, oldNorms(source), 'ernie'), { ...bertConfig(c, false), tasks }, BERT);
+    },
   },
+  {
+    kind: 'encoder',
+    types: ['rembert'],
+    build: (c, source) => {
+      const config = { ...bertConfig(c, false), embedWidth: c.count('input_embedding_size', 256, 1) };
+      c.ignore('output_embedding_size');
+      const names = { ...BERT, embedIn: 'encoder.embedding_hidden_mapping_in' };
+      return bert(c, source, inside(source, oldNorms(source), 'rembert'), config, names);
+    },
+  },
+  {
+    kind: 'encoder',
+    types: ['megatron-bert'],
+    build: (c, source) => bert(c, source, inside(source, source.builder, 'bert'), bertConfig(c, false), MEGATRON),
+  },
+  ...Object.entries(ROBERTA_KIN).map(
+    ([type, names]): ModelRow => ({
+      kind: 'encoder',
+      types: [type],
+      build: (c, source) =>
+        bert(
+          c,
+          source,
+          inside(source, oldNorms(source), 'roberta', 'camembert', 'data2vec_text', 'roberta_prelayernorm'),
+          bertConfig(c, true),
+          names,
+        ),
+    }),
+  ),
   {
     kind: 'encoder',
     types: ['distilbert'],

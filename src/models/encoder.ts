@@ -1,7 +1,7 @@
 // Text encoders: token numbers in, a vector a token out; what all of them answer.
 import { ArgumentError, UnsupportedError } from '../base/errors.js';
 import { activation } from '../nn/activation.js';
-import { type Linear, linear } from '../nn/layers.js';
+import { type LayerNorm, layerNorm, type Linear, linear } from '../nn/layers.js';
 import { Module } from '../nn/module.js';
 import type { Tensor } from '../tensor/tensor.js';
 import type { Config } from './config.js';
@@ -53,11 +53,19 @@ export interface ClassifierNames {
   readonly out: string;
   /** A product before it on the first token's vector, and its activation; without one the model's pooler is read. */
   readonly dense?: readonly [name: string, activation: string];
+  /** The product before it has no bias. */
+  readonly bare?: boolean;
+  /** A norm behind the activation. */
+  readonly norm?: { readonly name: string; readonly eps: number; readonly useBias: boolean };
+  /** The mean of all tokens' vectors is read, not the first. */
+  readonly mean?: boolean;
 }
-/** From the first token's vector, or from what the pooler makes of it, to a number a class. */
+/** From the first token's vector, from the mean of all, or from what the pooler makes of them, to a number a class. */
 export class ClassifierHead extends Module {
   readonly dense: Linear | undefined;
+  readonly norm: LayerNorm | undefined;
   readonly out: Linear;
+  readonly #mean: boolean;
   /** The classes' names, by number. */
   readonly labels: readonly string[];
   /** A text may be of several classes. */
@@ -68,7 +76,10 @@ export class ClassifierHead extends Module {
   constructor(c: Config, source: ModelSource, width: number, names: ClassifierNames) {
     super();
     const [count] = source.shapeOf(`${names.out}.weight`);
-    this.dense = names.dense && linear(width, width, source.builder.pp(names.dense[0]));
+    const { dense, norm, bare = false, mean = false } = names;
+    this.#mean = mean;
+    this.dense = dense && linear(width, width, source.builder.pp(dense[0]), { bias: !bare });
+    this.norm = norm && layerNorm(width, source.builder.pp(norm.name), { eps: norm.eps, useBias: norm.useBias });
     this.#bend = activation(names.dense?.[1] ?? 'identity');
     this.out = linear(width, count, source.builder.pp(names.out));
     const given = (c.get('id2label') ?? {}) as Record<string, string>;
@@ -79,10 +90,21 @@ export class ClassifierHead extends Module {
     this.plainScores = scoreKind(bend, c.where);
     c.inner('sentence_transformers')?.ignore('version');
   }
-  forward({ hidden, pooled }: EncoderOutput): Tensor {
-    const first = this.dense ? hidden.narrow(1, 0, 1).squeeze(1) : (pooled as Tensor);
-    return this.out.forward(this.dense ? this.#bend(this.dense.forward(first)) : first);
+  forward({ hidden, pooled }: EncoderOutput, mask?: Tensor): Tensor {
+    if (!this.dense) return this.out.forward(pooled as Tensor);
+    const read = this.#mean ? meanOf(hidden, mask) : hidden.narrow(1, 0, 1).squeeze(1);
+    const made = this.#bend(this.dense.forward(read));
+    return this.out.forward(this.norm ? this.norm.forward(made) : made);
   }
+}
+/** Of tokens (b, t, width), without padding. */
+function meanOf(hidden: Tensor, mask: Tensor | undefined): Tensor {
+  if (!mask) return hidden.mean([1]);
+  const real = mask.ne(0).cast(hidden.dtype).unsqueeze(2);
+  return hidden
+    .mul(real)
+    .sum([1])
+    .div(real.sum([1]));
 }
 /** Whether scores are left as they are; a class of PyTorch's by its last name. */
 function scoreKind(name: unknown, where: string): boolean {

@@ -4,6 +4,7 @@ import { UnsupportedError } from '../base/errors.js';
 import { BART_FAMILIES } from './bart.js';
 import { BERT_FAMILIES } from './bert.js';
 import { IMAGE_TEXT_FAMILIES } from './clip.js';
+import { DEBERTA_FAMILIES } from './deberta.js';
 import { DECODER_FAMILIES } from './families/index.js';
 import type { ModelRow } from './model-row.js';
 import { ROTARY_BERT_FAMILIES } from './rotary-bert.js';
@@ -17,6 +18,7 @@ export const MODELS: readonly ModelRow[] = [
   ...DECODER_FAMILIES,
   ...BERT_FAMILIES,
   ...ROTARY_BERT_FAMILIES,
+  ...DEBERTA_FAMILIES,
   ...T5_FAMILIES,
   ...BART_FAMILIES,
   ...WHISPER_FAMILIES,

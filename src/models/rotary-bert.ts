@@ -6,7 +6,14 @@ import { Module } from '../nn/module.js';
 import type { VarBuilder } from '../nn/var-builder.js';
 import type { Tensor } from '../tensor/tensor.js';
 import type { Config } from './config.js';
-import { type EncoderInput, type EncoderOutput, TASK_HEADS, TextEncoder } from './encoder.js';
+import {
+  ClassifierHead,
+  classifies,
+  type EncoderInput,
+  type EncoderOutput,
+  TASK_HEADS,
+  TextEncoder,
+} from './encoder.js';
 import type { ModelRow } from './model-row.js';
 import { chunks, GatedFeedForward, keysMask, MultiHead } from './parts.js';
 import { readRope, type RopeFeature, type RopeTable, ropeTable } from './rope.js';
@@ -65,6 +72,7 @@ class RotaryBert extends TextEncoder {
   readonly norm: LayerNorm;
   readonly blocks: RotaryBlock[];
   readonly finalNorm: LayerNorm | undefined;
+  override readonly classifier: ClassifierHead | undefined;
   readonly #ropes: readonly RopeFeature[];
   #tables: { readonly length: number; readonly of: Map<RopeFeature, RopeTable> } | undefined;
 
@@ -72,8 +80,10 @@ class RotaryBert extends TextEncoder {
     c: RotaryBertConfig,
     parts: { words: Embedding; types?: Embedding; norm: LayerNorm; blocks: RotaryBlock[]; finalNorm?: LayerNorm },
     ropes: readonly RopeFeature[],
+    classifier?: ClassifierHead,
   ) {
     super();
+    this.classifier = classifier;
     this.width = c.width;
     this.maxTokens = c.positions;
     this.words = parts.words;
@@ -105,7 +115,8 @@ class RotaryBert extends TextEncoder {
     x = this.norm.forward(x);
     const seen = keysMask(mask);
     this.blocks.forEach((block, i) => (x = block.forward(x, tables.get(this.#ropes[i]) as RopeTable, seen)));
-    return { hidden: this.finalNorm?.forward(x) ?? x };
+    const out = { hidden: this.finalNorm?.forward(x) ?? x };
+    return this.classifier ? { ...out, logits: this.classifier.forward(out, mask) } : out;
   }
 }
 
@@ -116,6 +127,18 @@ const MODERN_WITHOUT_EFFECT = [
   ...['tie_word_embeddings', 'cls_token_id', 'reference_compile', 'repad_logits_with_grad', 'position_embedding_type'],
 ];
 
+/** Where the files are those of a classifier. */
+function modernHead(c: Config, source: ModelSource, { width, eps }: RotaryBertConfig): ClassifierHead | undefined {
+  if (!classifies(c)) return undefined;
+  c.only('classifier_pooling', 'cls', 'mean');
+  return new ClassifierHead(c, source, width, {
+    dense: ['head.dense', c.activation('classifier_activation', 'gelu')],
+    bare: !c.flag('classifier_bias', false),
+    norm: { name: 'head.norm', eps, useBias: c.flag('norm_bias', false) },
+    mean: c.text('classifier_pooling', 'cls') === 'mean',
+    out: 'classifier',
+  });
+}
 function modernBert(c: Config, source: ModelSource): RotaryBert {
   c.ignore(...MODERN_WITHOUT_EFFECT);
   source.ignore(TASK_HEADS);
@@ -183,6 +206,7 @@ function modernBert(c: Config, source: ModelSource): RotaryBert {
       finalNorm: norm(vb.pp('final_norm')),
     },
     kinds.map((kind) => ropes[kind]),
+    modernHead(c, source, config),
   );
 }
 

@@ -133,7 +133,8 @@ export class ModelSource implements VarSource {
   }
   /** Throws where tensors are left that nobody asked for: a model that ignores some of its weights would be wrong. */
   refuseUnused(): void {
-    const left = this.names.filter((n) => !this.#used.has(n));
+    // What has no elements says nothing.
+    const left = this.names.filter((n) => !this.#used.has(n) && !this.shapeOf(n).includes(0));
     if (left.length > 0)
       throw new UnsupportedError(
         `${this.path}: nothing ` +
