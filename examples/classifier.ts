@@ -4,7 +4,7 @@
 import { join } from 'node:path';
 import { parseArgs } from 'node:util';
 import { Device, Tensor } from 'wick';
-import { type Batch, DataLoader, Dataset, randomNumbers, readMnist } from 'wick/data';
+import { DataLoader, Dataset, randomNumbers, readMnist } from 'wick/data';
 import {
   AdamW,
   BatchNorm2d,
@@ -32,7 +32,7 @@ const { values: v } = parseArgs({
 
 const SIZE = 16;
 /** Pictures of rings, crosses and bars at random places, with noise: { image, label }. */
-function drawn(count: number, seed: number): Dataset {
+function drawn(count: number, seed: number): Dataset<{ image: Tensor; label: Tensor }> {
   const random = randomNumbers(seed);
   const data = new Float32Array(count * SIZE * SIZE);
   const labels = Int32Array.from({ length: count }, () => Math.floor(random() * 3));
@@ -71,8 +71,10 @@ const model = new Sequential(
 console.log(model);
 
 /** Bytes to 0..1, on the device. */
-const transform = (batch: Batch): Batch =>
-  ({ ...batch, image: batch.image.dtype === 'u8' ? batch.image.cast('f32').div(255) : batch.image }) as Batch;
+const transform = <B extends { image: Tensor }>(batch: B): B => ({
+  ...batch,
+  image: batch.image.dtype === 'u8' ? batch.image.cast('f32').div(255) : batch.image,
+});
 const data = new DataLoader(train, { batch: 64, shuffle: true, device, transform });
 const optimizer = new AdamW(model.parameters(), { learningRate: 3e-3 });
 const epochs = Number(v.epochs);
@@ -83,8 +85,8 @@ const history = await fit(model, {
   optimizer,
   scheduler: new Scheduler(optimizer, cosineDecay(epochs * data.length, 0.1)),
   forward: ({ image }) => model.forward(image),
-  loss: (logits, { label }) => losses.crossEntropy(logits, label as Tensor, { labelSmoothing: 0.05 }),
-  metrics: { accuracy: (logits, { label }) => accuracy(logits, label as Tensor) },
+  loss: (logits, { label }) => losses.crossEntropy(logits, label, { labelSmoothing: 0.05 }),
+  metrics: { accuracy: (logits, { label }) => accuracy(logits, label) },
   ...(v.out && { checkpoint: { folder: v.out }, tensorboard: v.out, plot: join(v.out, 'run.svg') }),
   onEpoch: ({ epoch, measures }) =>
     console.log(

@@ -211,6 +211,11 @@ export const NAME_GROUPS: Readonly<Record<string, readonly NamePair[]>> = {
     ['func.vjp, func.jvp', 'vjp(f, x) jvp(f, [x], [v])'],
     ['func.jacrev, func.hessian', 'jacobian(f, x) hessian(f, x)', 'called with x at once'],
     ['autograd.functional.jacobian, hessian', 'jacobian(f, x) hessian(f, x)', 'of one tensor'],
+    [
+      'autograd.Function',
+      'customGrad(f)',
+      'f answers { value, grad }: no class, no context; gradients of gradients work',
+    ],
     ['autograd.grad', 'gradOf(y, [x])'],
   ],
   'Not here': [

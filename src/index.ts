@@ -45,6 +45,7 @@ export {
   type KernelDefinition,
   type KernelOp,
 } from './tensor/custom.js';
+export { customGrad, type ValueAndGrad } from './tensor/custom-grad.js';
 export type { Replay } from './backends/gpu/gpu.js';
 export { captured, type Captured, type CapturedAnswer, type CapturedOptions } from './tensor/captured.js';
 export { Device, type DeviceProperties, type StreamWork, type WorkStream } from './tensor/device.js';

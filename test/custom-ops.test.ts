@@ -4,9 +4,12 @@ import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import {
   ArgumentError,
+  customGrad,
   DTypeError,
   defineOp,
   Device,
+  grad,
+  hessian,
   noGrad,
   scope,
   Tensor,
@@ -247,5 +250,51 @@ describe('recorded work', () => {
       () => Device.reference().capture(() => undefined),
       (e) => e instanceof UnsupportedError && /capture: reference runs everything at once/.test(e.message),
     );
+  });
+});
+
+describe('customGrad', () => {
+  const x = tensor([-2, 0, 1.5], { dtype: 'f64' });
+  const near = (got: Tensor, want: Tensor): void => assert.ok(got.allclose(want, { rtol: 1e-12, atol: 1e-12 }));
+
+  test('gives the gradient that it says, not the one of its steps', () => {
+    const through = customGrad((a) => ({ value: a.round(), grad: (g) => g.mul(2) }));
+    assert.deepEqual(through(x).toArray(), x.round().toArray());
+    assert.deepEqual(grad((a: Tensor) => through(a).mul(a.detach()).sum())(x).toArray(), [-4, 0, 3]);
+    assert.equal(noGrad(() => through(x)).requiresGrad, false);
+    assert.equal(through(x).requiresGrad, false, 'nothing that it was made of requires a gradient');
+  });
+  test('has gradients of gradients, also through what it computed on the way', () => {
+    const softplus = customGrad((a) => {
+      const e = a.exp();
+      return { value: e.log1p(), grad: (g) => g.mul(e.div(e.add(1))) };
+    });
+    near(
+      hessian((a: Tensor) => softplus(a).sum(), x),
+      hessian((a: Tensor) => a.softplus().sum(), x),
+    );
+  });
+  test('takes several tensors, of which some get no gradient', () => {
+    const product = customGrad((a, b) => ({ value: a.mul(b), grad: (g) => [g.mul(b), undefined] }));
+    const [a, b] = [x.copy().requireGrad(), x.add(1).requireGrad()];
+    const grads = product(a, b).sum().backward();
+    near(grads.of(a), b);
+    assert.equal(grads.get(b), undefined);
+  });
+  test('refuses gradients that do not fit, and what answers none', () => {
+    const back = (g: (g: Tensor) => unknown) => () =>
+      customGrad((a) => ({ value: a.exp(), grad: g as never }))(x.copy().requireGrad())
+        .sum()
+        .backward();
+    assert.throws(
+      back((g) => g.sum()),
+      /customGrad: the gradient of argument 0 is f64 \[\], not f64 \[3\]/,
+    );
+    assert.throws(
+      back((g) => [g, g]),
+      /customGrad: grad answers a gradient for each of 1 arguments/,
+    );
+    assert.throws(() => customGrad((() => x) as never)(x), /customGrad: the function answers \{ value, grad \}/);
+    assert.throws(() => customGrad((a) => ({ value: a, grad: (g) => g }))(3 as never), /argument 0 is no tensor/);
   });
 });

@@ -8,7 +8,6 @@ import { gzipSync } from 'node:zlib';
 import { PNG as Declared } from 'pngjs';
 import { arange, Tensor } from '../src/index.js';
 import {
-  type Batch,
   DataLoader,
   Dataset,
   parseCsv,
@@ -34,8 +33,8 @@ async function inFolder(f: (dir: string) => unknown): Promise<void> {
     rmSync(dir, { recursive: true });
   }
 }
-async function all(loader: AsyncIterable<Batch>): Promise<Batch[]> {
-  const out: Batch[] = [];
+async function all<B>(loader: AsyncIterable<B>): Promise<B[]> {
+  const out: B[] = [];
   for await (const b of loader) out.push(b);
   return out;
 }
@@ -76,7 +75,7 @@ test('a loader gives every sample once an epoch, in an order of its seed and epo
     [0, 1, 2, 3, 4, 5, 6, 7, 8, 9],
   );
   assert.deepEqual(
-    first.flatMap((f) => f.name as never as string[]),
+    first.flatMap((f) => f.name),
     seen.map((i) => `n${i}`),
   );
   const second = (await all(a)).flatMap(({ y }) => numbers(y));
@@ -96,9 +95,7 @@ test('rows of tensors are gathered at once, through subsets and splits', async (
   const rows = (await all(new DataLoader(one.concat(two), { batch: 6 })))[0];
   for (const [i, k] of numbers(rows.y).entries())
     assert.deepEqual((rows.x.toArray() as number[][])[i], [2 * k, 2 * k + 1]);
-  const half = await all(
-    new DataLoader(set.slice(4), { batch: 2, transform: (b) => ({ ...b, x: b.x.mul(10) }) as Batch }),
-  );
+  const half = await all(new DataLoader(set.slice(4), { batch: 2, transform: (b) => ({ ...b, x: b.x.mul(10) }) }));
   assert.deepEqual(half[0].x.toArray(), [
     [80, 90],
     [100, 110],

@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
 import { test } from 'node:test';
 import { einsum, ones, randint, randn, scope, Tensor, WickError, zeros } from '../src/index.js';
-import { Linear, Sequential } from '../src/nn/index.js';
+import { Conv2d, Linear, Sequential, TransformerEncoder, TransformerEncoderLayer } from '../src/nn/index.js';
 import { detectAnomaly } from '../src/train/index.js';
 
 function caught(f: () => unknown): WickError {
@@ -19,6 +19,8 @@ const firstFrame = (e: Error): string => e.stack?.split('\n').find((l) => l.star
 const ids = (...list: number[]): Tensor => Tensor.from(list, { dtype: 'i64' });
 const t = randn([2, 3], { seed: 1 });
 
+/** A tensor as someone sees it who knows another library. */
+const asked = (x: Tensor): Record<string, (...args: unknown[]) => unknown> => x as never;
 const CALLS: readonly (readonly [says: RegExp, call: () => unknown])[] = [
   [/^get: index 5 is out of range for dimension 0 of \[2, 3\] \(allowed: -2 to 1\)$/, () => t.get(5)],
   [/^zeros: shape \[-1\]/, () => zeros([-1])],
@@ -34,6 +36,22 @@ const CALLS: readonly (readonly [says: RegExp, call: () => unknown])[] = [
   ],
   [/^from: element \[0\] is undefined, not a number; it takes numbers/, () => Tensor.from([undefined] as never)],
   [/^einsum: /, () => einsum('ij,jk->ik', t, t)],
+  [
+    /^indexSelect: operand 1 is a list \(tensor\(list\) makes one of it\), not a tensor/,
+    () => t.indexSelect(0, [1] as never),
+  ],
+  [/^x\.clone: here it is x\.copy\(\)$/, () => asked(t).clone()],
+  [/^x\.grad: here it is .*grads\.of\(x\)/, () => asked(t).grad],
+  [/^x\.masked_fill: here it is x\.maskedFill\(\.\.\.\)$/, () => asked(t).masked_fill()],
+  [/^x\.add_: here it is x\.assign\(x\.add\(\.\.\.\)\)/, () => asked(t).add_(1)],
+  [
+    /^Conv2d: kernel sizes are a number or a list of 2, not object$/,
+    () => new Conv2d(1, 2, { kernelSize: 3 } as never),
+  ],
+  [
+    /^TransformerEncoder: takes width, heads and the number of layers, .* undefined is no number of layers$/,
+    () => new TransformerEncoder(new TransformerEncoderLayer(4, 2) as never, 2, undefined as never),
+  ],
   [/^Linear: the last dimension of \[2, 3\] is not 5/, () => new Sequential(new Linear(5, 4)).forward(t)],
 ];
 for (const [says, call] of CALLS)

@@ -130,13 +130,13 @@ test('every public op has formula, dtypes, gradient and an example; parts of ops
   assert.equal(withDocs(text), text, 'a second time changes nothing');
 });
 
-test('types: parts of ops are not offered, and data(dtype) is typed', () => {
+test('types: parts of ops are not offered, data(dtype) is typed, batches have the names of their samples', () => {
   const dir = mkdtempSync(join(tmpdir(), 'wick-hover-'));
   const compiled = readFileSync(DECLARATIONS, 'utf8');
   try {
     writeFileSync(DECLARATIONS, withDocs(compiled));
     writeFileSync(
-      join(dir, 'user.ts'),
+      join(dir, 'user.mts'),
       `import { tensor, type Tensor } from ${JSON.stringify(join(dist, 'index.js'))};
        const x: Tensor = tensor([1, 2]).add(1).matmul(tensor([3, 4]));
        const floats: Float32Array = x.dataSync('f32');
@@ -147,12 +147,35 @@ test('types: parts of ops are not offered, and data(dtype) is typed', () => {
        x.adamStep;
        // @ts-expect-error: f64 is no Float32Array
        const wrong: Float32Array = x.dataSync('f64');
-       void [floats, whole, wrong];`,
+       void [floats, whole, wrong];
+       import { DataLoader, Dataset } from ${JSON.stringify(join(dist, 'data/index.js'))};
+       import { Linear, losses, SGD } from ${JSON.stringify(join(dist, 'nn/index.js'))};
+       import { fit } from ${JSON.stringify(join(dist, 'train/index.js'))};
+       import { arange, customGrad } from ${JSON.stringify(join(dist, 'index.js'))};
+       const data = new DataLoader(Dataset.fromTensors({ x, y: arange(2, { dtype: 'i64' }) }), { batch: 2 });
+       for await (const { x, y } of data) void [x.shape, y.dtype];
+       const words = { length: 1, get: (i: number) => ({ at: i, word: 'a' }) };
+       for await (const { at, word } of new DataLoader(words)) void [at.shape, word.join()];
+       const model = new Linear(1, 1);
+       void fit(model, {
+         data,
+         epochs: 1,
+         optimizer: new SGD(model.parameters()),
+         loss: (out, { y }) => losses.mse(out, y),
+         metrics: { first: (out, { y }) => out.sub(y).mean() },
+       });
+       const any: Dataset = Dataset.fromTensors({ x });
+       const through = customGrad((x: Tensor) => ({ value: x.round(), grad: (g) => g }));
+       void [any, through(x).shape];
+       // @ts-expect-error: no such name among the samples
+       for await (const { z } of data) void z;`,
     );
     const flags = [
       '--noEmit',
       '--ignoreConfig',
       '--strict',
+      '--noUncheckedIndexedAccess',
+      '--exactOptionalPropertyTypes',
       '--target',
       'es2022',
       '--module',
@@ -161,7 +184,7 @@ test('types: parts of ops are not offered, and data(dtype) is typed', () => {
     ];
     const types = ['--typeRoots', join(packageRoot, 'node_modules', '@types'), '--types', 'node'];
     const tsc = join(packageRoot, 'node_modules', 'typescript', 'bin', 'tsc');
-    const { status, stdout } = spawnSync(process.execPath, [tsc, ...flags, ...types, join(dir, 'user.ts')], {
+    const { status, stdout } = spawnSync(process.execPath, [tsc, ...flags, ...types, join(dir, 'user.mts')], {
       encoding: 'utf8',
     });
     assert.equal(status, 0, stdout);

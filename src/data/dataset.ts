@@ -31,6 +31,20 @@ export type Value = number | bigint | boolean | string | readonly number[] | Ele
 export type Sample = Readonly<Record<string, Value>>;
 /** Samples put together: tensors with a new first dimension by name; strings as a list. */
 export type Batch = Record<string, Tensor> & { readonly [strings: string]: Tensor | string[] };
+/** The batch of samples whose names are known: a tensor under each, or a list of strings. */
+export type BatchOf<S> = string extends keyof S ? Batch : { [K in keyof S]: S[K] extends string ? string[] : Tensor };
+
+/** What a DataLoader takes: a Dataset, or anything with a length and samples by number. */
+export interface Samples<S extends Sample = Sample> {
+  /** How many samples there are. */
+  readonly length: number;
+  /** The sample of a number; it may be read when it is asked for. */
+  get(i: number): S | Promise<S>;
+  /** The dtypes of values given as plain numbers, by name; f32 where nothing is said. */
+  readonly dtypes?: Readonly<Record<string, DType>>;
+  /** Several samples as tensors at once, where there is a faster way than one by one. */
+  batch?(indices: readonly number[], device: Device): Batch;
+}
 
 /**
  * Samples by number, from 0 to length - 1.
@@ -42,7 +56,7 @@ export type Batch = Record<string, Tensor> & { readonly [strings: string]: Tenso
  * }
  * ```
  */
-export abstract class Dataset<S extends Sample = Sample> {
+export abstract class Dataset<S extends Sample = Sample> implements Samples<S> {
   /** How many samples there are. */
   abstract get length(): number;
   /** The sample of a number; it may be read when it is asked for. */
@@ -57,7 +71,7 @@ export abstract class Dataset<S extends Sample = Sample> {
     return new ListDataset(samples, dtypes);
   }
   /** Rows of tensors that have one first dimension: { x: [100, 3], y: [100] } are 100 samples. */
-  static fromTensors(tensors: Readonly<Record<string, Tensor>>): TensorDataset {
+  static fromTensors<T extends Readonly<Record<string, Tensor>>>(tensors: T): TensorDataset<T> {
     return new TensorDataset(tensors);
   }
   /** Samples as a function makes them, each time they are asked for. */
@@ -89,10 +103,10 @@ export abstract class Dataset<S extends Sample = Sample> {
     return sizes.map((n) => this.subset(order.slice(at, (at += n))));
   }
   /** These samples and then those of others. */
-  concat(...others: readonly Dataset<S>[]): Dataset<S> {
-    const all = [this as Dataset<S>, ...others];
+  concat<T extends Sample = S>(...others: readonly Dataset<T>[]): Dataset<S | T> {
+    const all = [this, ...others] as readonly Dataset<S | T>[];
     const total = all.reduce((n, d) => n + d.length, 0);
-    const find = (i: number): S | Promise<S> => {
+    const find = (i: number): S | T | Promise<S | T> => {
       let at = i;
       for (const d of all) {
         if (at < d.length) return d.get(at);
@@ -154,13 +168,13 @@ class Derived<S extends Sample> extends Dataset<S> {
 }
 
 /** Rows of tensors: batches are gathered on the device, nothing goes sample by sample. */
-export class TensorDataset extends Dataset<Record<string, Tensor>> {
+export class TensorDataset<T extends Readonly<Record<string, Tensor>> = Record<string, Tensor>> extends Dataset<T> {
   /** The tensors by name; row i of each is sample i. */
-  readonly tensors: Readonly<Record<string, Tensor>>;
+  readonly tensors: T;
   readonly length: number;
-  constructor(tensors: Readonly<Record<string, Tensor>>) {
+  constructor(tensors: T) {
     super();
-    if (tensors instanceof Tensor)
+    if ((tensors as unknown) instanceof Tensor || Array.isArray(tensors))
       throw new ArgumentError('TensorDataset: takes tensors by name, as { x, y }, which batches have too');
     const [first, ...rest] = Object.entries(tensors);
     if (!first) throw new ArgumentError('TensorDataset: there are no tensors');
@@ -172,9 +186,9 @@ export class TensorDataset extends Dataset<Record<string, Tensor>> {
     this.tensors = tensors;
     this.length = first[1].shape[0];
   }
-  get(i: number): Record<string, Tensor> {
+  get(i: number): T {
     checkIndex(i, this.length);
-    return Object.fromEntries(Object.entries(this.tensors).map(([name, t]) => [name, t.get(i)]));
+    return Object.fromEntries(Object.entries(this.tensors).map(([name, t]) => [name, t.get(i)])) as unknown as T;
   }
   override batch(indices: readonly number[], device: Device): Batch {
     return noGrad(() => {

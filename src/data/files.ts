@@ -95,7 +95,11 @@ const MNIST = {
  * MNIST, or a set in its files (Fashion-MNIST), from a folder: { image, label } with images as u8 of (count, 1, height,
  * width).
  */
-export function readMnist(folder: string, part: 'train' | 'test', device?: Device): TensorDataset {
+export function readMnist(
+  folder: string,
+  part: 'train' | 'test',
+  device?: Device,
+): TensorDataset<{ image: Tensor; label: Tensor }> {
   const [image, label] = MNIST[part].map((name) => {
     const found = [name, `${name}.gz`, name.replace('-idx', '.idx')]
       .map((n) => join(folder, n))

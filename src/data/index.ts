@@ -5,9 +5,11 @@ export { pack, type Packed, type PackedBatch, unpack } from './collate.js';
 export { CsvDataset, type CsvOptions, parseCsv, readCsv } from './csv.js';
 export {
   type Batch,
+  type BatchOf,
   Dataset,
   type Elements,
   type Sample,
+  type Samples,
   type Shaped,
   TensorDataset,
   type Value,

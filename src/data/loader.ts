@@ -2,8 +2,9 @@
 import { ArgumentError } from '../base/errors.js';
 import { requireOptions } from '../ops/kernel-row.js';
 import { Device } from '../tensor/device.js';
+import type { Tensor } from '../tensor/tensor.js';
 import { pack, type PackedBatch, unpack } from './collate.js';
-import type { Batch, Dataset, Sample } from './dataset.js';
+import type { BatchOf, Sample, Samples } from './dataset.js';
 import { permutation } from './shuffle.js';
 import { WorkerPool } from './workers.js';
 
@@ -24,7 +25,7 @@ export interface LoaderOptions<S extends Sample = Sample> {
   /** Samples to what is packed, where they have not one shape: pad them here. */
   readonly collate?: (samples: readonly S[]) => PackedBatch;
   /** The last touch, on the device: scales pictures, adds noise. */
-  readonly transform?: (batch: Batch) => Batch;
+  readonly transform?: (batch: BatchOf<S>) => BatchOf<S>;
 }
 /** Options of a loader whose dataset lives in worker threads. */
 export interface WorkerOptions extends Omit<LoaderOptions, 'collate'> {
@@ -46,7 +47,7 @@ const OPTIONS = ['batch', 'shuffle', 'seed', 'dropLast', 'device', 'prefetch', '
  * Each pass over it is an epoch with an order of its own; `loader.epoch` says which comes next, so that a resumed run
  * sees what the whole one would have.
  */
-export class DataLoader<S extends Sample = Sample> implements AsyncIterable<Batch> {
+export class DataLoader<S extends Sample = Sample> implements AsyncIterable<BatchOf<S>> {
   /** The number of the epoch that comes next. */
   epoch = 0;
   /** Samples of a batch; the last one may have fewer. */
@@ -54,10 +55,10 @@ export class DataLoader<S extends Sample = Sample> implements AsyncIterable<Batc
   readonly #samples: number;
   readonly #options: LoaderOptions<S>;
   readonly #device: Device;
-  readonly #make: (indices: readonly number[]) => Promise<Batch>;
+  readonly #make: (indices: readonly number[]) => Promise<BatchOf<S>>;
   readonly #pool: WorkerPool | undefined;
 
-  constructor(dataset: Dataset<S>, options: LoaderOptions<S> = {}, pool?: WorkerPool) {
+  constructor(dataset: Samples<S>, options: LoaderOptions<S> = {}, pool?: WorkerPool) {
     requireOptions('DataLoader', options, OPTIONS);
     this.batchSize = options.batch ?? 1;
     for (const [name, value, least] of [
@@ -73,9 +74,9 @@ export class DataLoader<S extends Sample = Sample> implements AsyncIterable<Batc
     const whole = dataset.batch?.bind(dataset);
     const put = options.collate ?? ((samples: readonly S[]) => pack(samples, dataset.dtypes));
     this.#make = async (indices) => {
-      if (pool) return unpack(await pool.pack(indices), this.#device);
-      if (whole && !options.collate) return whole(indices, this.#device);
-      return unpack(put(await Promise.all(indices.map((i) => dataset.get(i)))), this.#device);
+      if (pool) return unpack(await pool.pack(indices), this.#device) as BatchOf<S>;
+      if (whole && !options.collate) return whole(indices, this.#device) as BatchOf<S>;
+      return unpack(put(await Promise.all(indices.map((i) => dataset.get(i)))), this.#device) as BatchOf<S>;
     };
   }
 
@@ -101,9 +102,9 @@ export class DataLoader<S extends Sample = Sample> implements AsyncIterable<Batc
     return Array.from({ length: this.length }, (_, i) => all.slice(i * this.batchSize, (i + 1) * this.batchSize));
   }
   /** The batches of the next epoch; a batch that was made ahead and not asked for is let go. */
-  async *[Symbol.asyncIterator](): AsyncIterator<Batch> {
+  async *[Symbol.asyncIterator](): AsyncIterator<BatchOf<S>> {
     const order = this.order(this.epoch++);
-    const ahead: Promise<Batch>[] = [];
+    const ahead: Promise<BatchOf<S>>[] = [];
     let next = 0;
     const fill = (): void => {
       while (next < order.length && ahead.length <= (this.#options.prefetch ?? 2)) {
@@ -115,7 +116,7 @@ export class DataLoader<S extends Sample = Sample> implements AsyncIterable<Batc
     try {
       fill();
       while (ahead.length > 0) {
-        const batch = await (ahead.shift() as Promise<Batch>);
+        const batch = await (ahead.shift() as Promise<BatchOf<S>>);
         fill();
         yield this.#options.transform ? this.#options.transform(batch) : batch;
       }
@@ -129,6 +130,6 @@ export class DataLoader<S extends Sample = Sample> implements AsyncIterable<Batc
   }
 }
 /** Gives the memory of a batch's tensors back. */
-export function disposeBatch(batch: Batch): void {
+export function disposeBatch(batch: Readonly<Record<string, Tensor | string[]>>): void {
   for (const v of Object.values(batch)) if (!Array.isArray(v)) v.dispose();
 }

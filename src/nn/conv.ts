@@ -136,6 +136,10 @@ abstract class Conv extends Layer {
   }
 }
 function perDimension({ name, rank }: Kind, what: string, value: number | readonly number[]): number[] {
+  if (typeof value !== 'number' && !Array.isArray(value))
+    throw new ArgumentError(
+      `${name}: ${what} are a number or a list of ${rank}, not ${value === null ? 'null' : typeof value}`,
+    );
   const list = typeof value === 'number' ? Array.from({ length: rank }, () => value) : [...value];
   if (list.length !== rank) throw new ArgumentError(`${name}: ${list.length} ${what} for ${rank} dimensions`);
   return list;

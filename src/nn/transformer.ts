@@ -1,4 +1,5 @@
 // Transformer blocks with PyTorch's parameters and names: encoder and decoder layers, and stacks of them.
+import { ArgumentError } from '../base/errors.js';
 import { requireOptions } from '../ops/kernel-row.js';
 import type { Tensor } from '../tensor/tensor.js';
 import { activation } from './activation.js';
@@ -115,10 +116,15 @@ export interface TransformerOptions extends TransformerLayerOptions {
   readonly norm?: boolean;
 }
 const stack = <L>(
+  name: string,
   n: number,
   options: TransformerOptions,
   make: (o: TransformerLayerOptions) => L,
 ): { layers: L[]; rest: TransformerLayerOptions } => {
+  if (!Number.isInteger(n) || n < 0)
+    throw new ArgumentError(
+      `${name}: takes width, heads and the number of layers, which it makes itself; ${String(n)} is no number of layers`,
+    );
   const { norm: _, ...rest } = options;
   const at = (i: number): TransformerLayerOptions => (rest.from ? { ...rest, from: rest.from.pp('layers', i) } : rest);
   return { layers: Array.from({ length: n }, (_unused, i) => make(at(i))), rest };
@@ -134,7 +140,7 @@ export class TransformerEncoder extends Module {
   norm: LayerNorm | undefined;
   constructor(width: number, heads: number, count: number, options: TransformerOptions = {}) {
     super();
-    this.layers = stack(count, options, (o) => new TransformerEncoderLayer(width, heads, o)).layers;
+    this.layers = stack(new.target.name, count, options, (o) => new TransformerEncoderLayer(width, heads, o)).layers;
     this.norm = lastNorm(width, options);
   }
   /** x (batch, time, width) through all layers; options hold masks. */
@@ -151,7 +157,7 @@ export class TransformerDecoder extends Module {
   norm: LayerNorm | undefined;
   constructor(width: number, heads: number, count: number, options: TransformerOptions = {}) {
     super();
-    this.layers = stack(count, options, (o) => new TransformerDecoderLayer(width, heads, o)).layers;
+    this.layers = stack(new.target.name, count, options, (o) => new TransformerDecoderLayer(width, heads, o)).layers;
     this.norm = lastNorm(width, options);
   }
   /** x (batch, time, width) through all layers, each of which looks at `memory`, the encoder's result. */

@@ -30,7 +30,7 @@ export const assembleOps = rows({
   cat: assemble({
     example: 'x.cat(y, 1)',
     formula: 'tensors one after another along dim',
-    args: (x: Tensor, others: readonly Tensor[] | Tensor, dim: number): Call<{ dim: number }> => ({
+    args: (x: Tensor, others: readonly Tensor[] | Tensor, dim: number = 0): Call<{ dim: number }> => ({
       inputs: [x, ...(Array.isArray(others) ? others : [others as Tensor])],
       params: { dim: normalizeDim('cat', dim, x.rank) },
     }),

@@ -171,8 +171,14 @@ export const zeros = (shape: Shape, options: TensorOptions = {}): Tensor => fill
 export const ones = (shape: Shape, options: TensorOptions = {}): Tensor => filled('ones', shape, 1, options);
 
 /** arange(end), arange(start, end) or arange(start, end, step): start included, end not. f32 unless said. */
-export function arange(start: number, end?: number, step = 1, options: TensorOptions = {}): Tensor {
-  const [from, to] = end === undefined ? [0, start] : [start, end];
+export function arange(end: number, options?: TensorOptions): Tensor;
+export function arange(start: number, end: number, options?: TensorOptions): Tensor;
+export function arange(start: number, end: number | undefined, step?: number, options?: TensorOptions): Tensor;
+export function arange(first: number, ...rest: (number | TensorOptions | undefined)[]): Tensor {
+  const last = rest.findIndex((v) => typeof v === 'object');
+  const [end, step = 1] = (last < 0 ? rest : rest.slice(0, last)) as (number | undefined)[];
+  const options = (last < 0 ? {} : rest[last]) as TensorOptions;
+  const [from, to] = end === undefined ? [0, first] : [first, end];
   if (!Number.isFinite(from) || !Number.isFinite(to) || !Number.isFinite(step) || step === 0) {
     throw new ArgumentError(`arange: from ${from} to ${to} by ${step}; bounds must be finite and the step not 0`);
   }

@@ -57,13 +57,15 @@ function checkSupport({ backend }: Device, row: RunRow, dtype: DType): void {
   else rows.set(row, [dtype]);
 }
 
+/** What was given in place of a tensor, and how a list of numbers becomes one. */
+const kindOf = (v: unknown): string =>
+  Array.isArray(v) ? 'a list (tensor(list) makes one of it)' : v === null ? 'null' : typeof v;
+
 export function sameDevice(name: string, inputs: readonly Tensor[]): Device {
   const device = inputs[0]?.device;
   for (let i = 0; i < inputs.length; i++) {
     if (!(inputs[i] instanceof Tensor))
-      throw new ArgumentError(
-        `${name}: operand ${i} is ${inputs[i] === null ? 'null' : typeof inputs[i]}, not a tensor`,
-      );
+      throw new ArgumentError(`${name}: operand ${i} is ${kindOf(inputs[i])}, not a tensor`);
     if (inputs[i].device !== device) {
       throw new DeviceError(
         `${name}: operands are on different devices, ${device.name} and ${inputs[i].device.name}; move one with ` +

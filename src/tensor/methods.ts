@@ -20,6 +20,7 @@ import {
   randLike,
   randnLike,
 } from './sampling.js';
+import { answerOtherNames } from './other-names.js';
 import { parameterCount } from './parameter-count.js';
 import { stepRecording } from './step-recording.js';
 import { connect, Tensor } from './tensor.js';
@@ -156,3 +157,4 @@ connect({
     return device === t.device ? t : transfer(t, device);
   },
 });
+answerOtherNames(opList.map((row) => row.name));

@@ -20,14 +20,14 @@ import { Progress } from './progress.js';
 import { loadRun, saveRun } from './run-state.js';
 
 /** Batches of one epoch at a time: a DataLoader, or anything like it. */
-export type Batches = (AsyncIterable<Batch> | Iterable<Batch>) & {
+export type Batches<B = Batch> = (AsyncIterable<B> | Iterable<B>) & {
   /** How many batches an epoch has, for the progress bar. */
   readonly length?: number;
   /** Set to the epoch's number before each; a DataLoader shuffles by it. */
   epoch?: number;
 };
 /** A measure of the outputs for a batch; means over batches are weighed by their sizes. */
-export type Metric = (output: Tensor, batch: Batch) => Tensor | number;
+export type Metric<B = Batch> = (output: Tensor, batch: B) => Tensor | number;
 /** The measures of one epoch by name; those of validation begin with 'validation.'. */
 export interface EpochRecord {
   /** Counted from 1. */
@@ -58,22 +58,22 @@ export interface CheckpointOptions {
   readonly resume?: boolean;
 }
 
-/** Options of fit. */
-export interface FitOptions extends ClipOptions {
+/** Options of fit; what a batch holds is known from the data. */
+export interface FitOptions<B = Batch> extends ClipOptions {
   /** Batches to train on: a DataLoader, or anything that can be iterated over again for each epoch. */
-  readonly data: Batches;
+  readonly data: Batches<B>;
   /** Batches to measure on after each epoch, without gradients. */
-  readonly validation?: Batches;
+  readonly validation?: Batches<NoInfer<B>>;
   /** How often all data are seen. */
   readonly epochs: number;
   /** What changes the weights; made over `model.parameters()`. */
   readonly optimizer: Optimizer;
   /** The loss of the outputs for a batch, a single number. */
-  readonly loss: (output: Tensor, batch: Batch) => Tensor;
+  readonly loss: (output: Tensor, batch: NoInfer<B>) => Tensor;
   /** The outputs for a batch; default model.forward(batch.x). */
-  readonly forward?: (batch: Batch) => Tensor;
+  readonly forward?: (batch: NoInfer<B>) => Tensor;
   /** Further measures by name, computed on every batch and averaged. */
-  readonly metrics?: Readonly<Record<string, Metric>>;
+  readonly metrics?: Readonly<Record<string, Metric<NoInfer<B>>>>;
   /** Steps after each step of the optimizer; a ReduceOnPlateau is told the watched measure after each epoch. */
   readonly scheduler?: Scheduler | ReduceOnPlateau;
   /** Updated after each step, and used for validation. */
@@ -146,13 +146,13 @@ const sizeOf = (batch: Batch): number => {
  * });
  * ```
  */
-export async function fit(model: Module, options: FitOptions): Promise<History> {
+export async function fit<B = Batch>(model: Module, options: FitOptions<B>): Promise<History> {
   requireOptions('fit', options, OPTIONS);
   for (const name of ['epochs', 'accumulate'] as const) {
     const v = options[name] ?? 1;
     if (!Number.isInteger(v) || v < 1) throw new ArgumentError(`fit: ${name} ${v} is not a whole number of at least 1`);
   }
-  return new FitRun(model, options).run();
+  return new FitRun(model, options as unknown as FitOptions).run();
 }
 
 /** A run of fit(), and what it remembers from one epoch to the next. */

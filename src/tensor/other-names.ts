@@ -1,0 +1,68 @@
+// What tensors are asked for by their names in PyTorch and TensorFlow.js: an answer with the name here, in place of
+// "is not a function".
+import { ArgumentError } from '../base/errors.js';
+import { Tensor } from './tensor.js';
+
+/** Names that are another call here. */
+const OTHER: Readonly<Record<string, string>> = {
+  T: 'x.t(), or x.transpose(-2, -1) of a batch',
+  mT: 'x.transpose(-2, -1)',
+  arraySync: 'x.toArray()',
+  bmm: 'x.matmul(y)',
+  bfloat16: "x.cast('bf16')",
+  clone: 'x.copy()',
+  clip: 'x.clamp(0, 1)',
+  cpu: "x.to('cpu')",
+  cuda: "x.to('cuda:0'), x.to('rocm:0')",
+  dim: 'x.rank',
+  double: "x.cast('f64')",
+  expand: 'x.broadcastTo([3, 4])',
+  expandAs: 'x.broadcastTo(y.shape)',
+  expandDims: 'x.unsqueeze(0)',
+  float: "x.cast('f32')",
+  grad: 'const grads = loss.backward(), then grads.of(x): tensors keep no gradient',
+  greater: 'x.gt(y)',
+  half: "x.cast('f16')",
+  int: "x.cast('i32')",
+  less: 'x.lt(y)',
+  long: "x.cast('i64')",
+  matMul: 'x.matmul(y)',
+  mm: 'x.matmul(y)',
+  ndim: 'x.rank',
+  numel: 'x.size',
+  numpy: 'x.dataSync(), or x.toArray()',
+  pin_memory: 'new DataLoader(dataset, { device }), which sends batches ahead',
+  print: 'console.log(x)',
+  reciprocal: 'x.recip()',
+  register_hook: 'module.onBackward(hook), or customGrad',
+  requires_grad: 'x.requiresGrad',
+  requires_grad_: 'x.requireGrad()',
+  retain_grad: 'x.retainGrad()',
+  square: 'x.sqr()',
+  tile: 'x.repeat([2, 1])',
+  tolist: 'x.toArray()',
+  view: 'x.reshape([2, -1]), or x.viewAs([2, 3]), which never copies',
+};
+
+function answer(name: string, ours: string): void {
+  if (name in Tensor.prototype) return;
+  const refuse = (): never => {
+    throw new ArgumentError(`x.${name}: here it is ${ours}`);
+  };
+  Object.defineProperty(Tensor.prototype, name, { get: refuse, set: refuse, configurable: true });
+}
+
+const snake = (name: string): string => name.replace(/[A-Z]/g, (c) => `_${c.toLowerCase()}`);
+/** Whether a member is a method, without calling a getter. */
+const isMethod = (name: string): boolean =>
+  typeof Object.getOwnPropertyDescriptor(Tensor.prototype, name)?.value === 'function';
+
+/** Once every method is there: their names with underscores, and what changes a tensor in place. */
+export function answerOtherNames(ops: Iterable<string>): void {
+  for (const [name, ours] of Object.entries(OTHER)) answer(name, ours);
+  for (const name of Object.getOwnPropertyNames(Tensor.prototype).filter(isMethod))
+    answer(snake(name), `x.${name}(...)`);
+  for (const name of ops) answer(`${snake(name)}_`, `x.assign(x.${name}(...)), which writes into memory that is there`);
+  for (const [name, ours] of Object.entries({ zero_: 'x.zerosLike()', fill_: 'x.fullLike(3)' }))
+    answer(name, `x.assign(${ours}), which writes into memory that is there`);
+}
