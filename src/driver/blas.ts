@@ -1,7 +1,7 @@
 // The seam to matrix-product libraries (cuBLASLt, hipBLASLt, rocBLAS): plan a product once per shape, run it with
 // addresses.
-import { UnsupportedError } from '../base/errors.js';
 import type { Address, Maybe, Stream } from './driver.js';
+import { Planned } from './planned.js';
 
 export const GEMM_DTYPES = ['f16', 'bf16', 'f32', 'f64'] as const;
 export type GemmDType = (typeof GEMM_DTYPES)[number];
@@ -77,27 +77,21 @@ interface PairPlan extends GemmPlan {
   readonly plan: GemmPlan;
 }
 
-class BlasPair implements Blas {
+class BlasPair extends Planned<GemmSpec, PairPlan> implements Blas {
   readonly name: string;
   readonly refuses = true;
   readonly #first: Blas;
   readonly #openSecond: () => Maybe<Blas>;
   #second: Maybe<Blas> | undefined;
-  readonly #plans = new Map<string, PairPlan | string>();
 
   constructor(first: Blas, openSecond: () => Maybe<Blas>) {
+    super('matmul', gemmKey);
     this.name = first.name;
     this.#first = first;
     this.#openSecond = openSecond;
   }
 
-  #known(spec: GemmSpec): PairPlan | string {
-    const key = gemmKey(spec);
-    let plan = this.#plans.get(key);
-    if (plan === undefined) this.#plans.set(key, (plan = this.#choose(spec)));
-    return plan;
-  }
-  #choose(spec: GemmSpec): PairPlan | string {
+  protected make(spec: GemmSpec): PairPlan | string {
     const planned = (library: Blas): PairPlan => {
       const plan = library.plan(spec);
       return { spec, description: `${library.name}: ${plan.description}`, library, plan };
@@ -109,30 +103,12 @@ class BlasPair implements Blas {
     return whyNot === true ? planned(second as Blas) : `${why}; ${whyNot}`;
   }
 
-  supports(spec: GemmSpec): true | string {
-    const plan = this.#known(spec);
-    return typeof plan === 'string' ? plan : true;
-  }
-  plan(spec: GemmSpec): GemmPlan {
-    const plan = this.#known(spec);
-    if (typeof plan === 'string') throw new UnsupportedError(`matmul: ${plan}`);
-    return plan;
-  }
-  run(
-    plan: GemmPlan,
-    a: Address,
-    b: Address,
-    d: Address,
-    bias: Address,
-    alpha: number,
-    beta: number,
-    stream: Stream,
-  ): void {
+  readonly run: Blas['run'] = (plan, ...call) => {
     const p = plan as PairPlan;
-    p.library.run(p.plan, a, b, d, bias, alpha, beta, stream);
-  }
+    p.library.run(p.plan, ...call);
+  };
   dispose(): void {
-    this.#plans.clear();
+    this.clearPlans();
     this.#first.dispose();
     if (this.#second && typeof this.#second !== 'string') this.#second.dispose();
   }

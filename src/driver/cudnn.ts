@@ -8,11 +8,12 @@ import { forDriver } from './cuda-version.js';
 import { CudnnAttentions } from './cudnn-attention.js';
 import { ConvolutionGraphs } from './cudnn-convolution.js';
 import { CUDNN_GRAPH_TABLE, type EnginePlan, type Engines } from './cudnn-graph.js';
-import { checkConv, type ConvDType, type ConvPlan, ConvPlans, type ConvSpec, type Dnn } from './dnn.js';
+import { checkConv, type ConvDType, convKey, type ConvPlan, type ConvSpec, type Dnn } from './dnn.js';
 import type { Address, Device, Maybe, Stream } from './driver.js';
 import { Cell, type FindLibrary, nativeBlock, nativeString, openLibrary, type LibrarySpec } from './ffi.js';
 import { made } from './lt.js';
 import { NVRTC } from './nvrtc.js';
+import { Planned } from './planned.js';
 import { Workspaces } from './workspace.js';
 
 export const CUDNN: LibrarySpec = { name: 'cuDNN', sonames: ['libcudnn.so.9', 'libcudnn.so'], vendor: 'cuda' };
@@ -155,12 +156,11 @@ export function openCudnn(device: Device, find: FindLibrary = openLibrary): Mayb
   return new Cudnn(`cuDNN ${version}`, v, device, new Calls(CUDNN_TABLE, raw, rules), graph);
 }
 
-class Cudnn implements Dnn {
+class Cudnn extends Planned<ConvSpec, CudnnPlan> implements Dnn {
   readonly name: string;
   readonly #device: Device;
   readonly #calls: Calls<typeof CUDNN_TABLE>;
   readonly #handle: number;
-  readonly #plans = new ConvPlans<CudnnPlan>((spec, key) => this.#build(spec, key));
   readonly #workspaces: Workspaces;
   /** alpha = 1 and beta = 0, as f32 at +0 and +4 and as f64 at +8 and +16. */
   readonly #scalars = nativeBlock(24);
@@ -175,6 +175,7 @@ class Cudnn implements Dnn {
     calls: Calls<typeof CUDNN_TABLE>,
     graph: Calls<typeof CUDNN_GRAPH_TABLE>,
   ) {
+    super('conv2d', convKey);
     this.name = name;
     this.#device = device;
     this.#calls = calls;
@@ -195,15 +196,7 @@ class Cudnn implements Dnn {
     return this.#attention;
   }
 
-  supports(spec: ConvSpec): true | string {
-    return this.#plans.supports(spec);
-  }
-
-  plan(spec: ConvSpec): ConvPlan {
-    return this.#plans.get(spec);
-  }
-
-  #build(spec: ConvSpec, key: string): CudnnPlan | string {
+  protected make(spec: ConvSpec, key: string): CudnnPlan | string {
     const rule = checkConv(spec);
     if (rule !== true) return `${this.name}: ${rule}`;
     this.#device.makeCurrent();
@@ -453,7 +446,7 @@ class Cudnn implements Dnn {
   }
 
   dispose(): void {
-    this.#plans.clear((p) => this.#release(p));
+    this.clearPlans((p) => this.#release(p));
     this.#graphs?.dispose();
     this.#attention?.dispose();
     this.#workspaces.dispose();

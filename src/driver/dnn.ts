@@ -1,5 +1,4 @@
 // The seam to convolution libraries (cuDNN, MIOpen): plan a convolution once per shape, run it with addresses.
-import { UnsupportedError } from '../base/errors.js';
 import type { AttentionLibrary } from './attention.js';
 import type { Address, Stream } from './driver.js';
 
@@ -77,33 +76,4 @@ export function checkConv(s: ConvSpec): true | string {
     if (s.y[2 + i] !== want) return `y is ${s.y[2 + i]} along spatial dimension ${i}, the formula gives ${want}`;
   }
   return true;
-}
-
-/** A library's plans by the spec's values: each made once, or the sentence why it cannot be. */
-export class ConvPlans<P extends ConvPlan> {
-  readonly #make: (spec: ConvSpec, key: string) => P | string;
-  readonly #known = new Map<string, P | string>();
-
-  constructor(make: (spec: ConvSpec, key: string) => P | string) {
-    this.#make = make;
-  }
-  #find(spec: ConvSpec): P | string {
-    const key = convKey(spec);
-    const plan = this.#known.get(key) ?? this.#make(spec, key);
-    this.#known.set(key, plan);
-    return plan;
-  }
-  supports(spec: ConvSpec): true | string {
-    const plan = this.#find(spec);
-    return typeof plan === 'string' ? plan : true;
-  }
-  get(spec: ConvSpec): P {
-    const plan = this.#find(spec);
-    if (typeof plan === 'string') throw new UnsupportedError(`conv2d: ${plan}`);
-    return plan;
-  }
-  clear(release: (plan: P) => void): void {
-    for (const plan of this.#known.values()) if (typeof plan !== 'string') release(plan);
-    this.#known.clear();
-  }
 }

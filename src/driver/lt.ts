@@ -1,7 +1,7 @@
 // Matrix products through the "Lt" interface, which cuBLASLt and hipBLASLt share call for call; their files hold
 // symbols and numbers.
 import { DTYPE } from '../base/dtype.js';
-import { ArgumentError, UnsupportedError } from '../base/errors.js';
+import { ArgumentError } from '../base/errors.js';
 import {
   checkGemm,
   columnMajor,
@@ -13,8 +13,9 @@ import {
   type GemmSpec,
 } from './blas.js';
 import type { Calls } from './checked.js';
-import type { Address, Device, Stream } from './driver.js';
+import type { Device } from './driver.js';
 import { Cell, nativeBlock, type Native, type Table } from './ffi.js';
+import { Planned } from './planned.js';
 import { Workspaces } from './workspace.js';
 
 export interface LtTable extends Table {
@@ -109,14 +110,12 @@ class LtPlan implements GemmPlan {
   }
 }
 
-export class LtBlas implements Blas {
+export class LtBlas extends Planned<GemmSpec, LtPlan> implements Blas {
   readonly name: string;
   readonly #device: Device;
   readonly #calls: Calls<LtTable>;
   readonly #numbers: LtNumbers;
   readonly #handle: number;
-  /** By the spec's values: the plan, or why the library cannot run it. */
-  readonly #plans = new Map<string, LtPlan | string>();
   readonly #workspaces: Workspaces;
   readonly #matmul: Native;
   /** alpha at +0, beta at +8, the bias pointer at +16. */
@@ -124,6 +123,7 @@ export class LtBlas implements Blas {
   readonly #view = new DataView(this.#scalars.buffer);
 
   constructor(name: string, device: Device, calls: Calls<LtTable>, numbers: LtNumbers) {
+    super('matmul', gemmKey);
     this.name = name;
     this.#device = device;
     this.#workspaces = new Workspaces(device);
@@ -133,25 +133,7 @@ export class LtBlas implements Blas {
     this.#handle = made((cell) => calls.call('create', cell));
   }
 
-  supports(spec: GemmSpec): true | string {
-    const plan = this.#known(spec);
-    return typeof plan === 'string' ? plan : true;
-  }
-
-  plan(spec: GemmSpec): GemmPlan {
-    const plan = this.#known(spec);
-    if (typeof plan === 'string') throw new UnsupportedError(`matmul: ${plan}`);
-    return plan;
-  }
-
-  #known(spec: GemmSpec): LtPlan | string {
-    const key = gemmKey(spec);
-    let plan = this.#plans.get(key);
-    if (plan === undefined) this.#plans.set(key, (plan = this.#build(spec)));
-    return plan;
-  }
-
-  #build(spec: GemmSpec): LtPlan | string {
+  protected make(spec: GemmSpec): LtPlan | string {
     const rule = checkGemm(spec);
     if (rule !== true) return `${this.name}: ${rule}`;
     this.#device.makeCurrent();
@@ -191,16 +173,7 @@ export class LtBlas implements Blas {
     return plan;
   }
 
-  run(
-    plan: GemmPlan,
-    a: Address,
-    b: Address,
-    d: Address,
-    bias: Address,
-    alpha: number,
-    beta: number,
-    stream: Stream,
-  ): void {
+  readonly run: Blas['run'] = (plan, a, b, d, bias, alpha, beta, stream) => {
     const p = plan as LtPlan;
     this.#device.makeCurrent();
     if (p.spec.bias && p.bias !== bias) {
@@ -246,7 +219,7 @@ export class LtBlas implements Blas {
       stream,
     );
     if (status !== 0) throw this.#calls.error('matmul', [gemmKey(p.spec)], status);
-  }
+  };
 
   #better(p: LtPlan, align: number): Algorithm {
     const found = this.#choose(p, align);
@@ -287,8 +260,7 @@ export class LtBlas implements Blas {
   }
 
   dispose(): void {
-    for (const p of this.#plans.values()) if (typeof p !== 'string') this.#release(p);
-    this.#plans.clear();
+    this.clearPlans((p) => this.#release(p));
     this.#workspaces.dispose();
     this.#calls.call('destroy', this.#handle);
   }

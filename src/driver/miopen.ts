@@ -1,9 +1,10 @@
 // MIOpen: convolutions forward and backward on AMD GPUs in its immediate mode, ROCm 5.2 to 7.
 import { Calls } from './checked.js';
-import { checkConv, type ConvDType, type ConvPlan, ConvPlans, type ConvSpec, type Dnn } from './dnn.js';
+import { checkConv, type ConvDType, convKey, type ConvPlan, type ConvSpec, type Dnn } from './dnn.js';
 import type { Address, Device, Maybe, Stream } from './driver.js';
 import { Cell, type FindLibrary, nativeBlock, nativeString, openLibrary, type LibrarySpec } from './ffi.js';
 import { made } from './lt.js';
+import { Planned } from './planned.js';
 import { Workspaces } from './workspace.js';
 
 export const MIOPEN: LibrarySpec = { name: 'MIOpen', sonames: ['libMIOpen.so.1', 'libMIOpen.so'], vendor: 'rocm' };
@@ -97,16 +98,16 @@ export function openMiopen(device: Device, find: FindLibrary = openLibrary): May
   return new Miopen(`MIOpen ${version}`, device, calls);
 }
 
-class Miopen implements Dnn {
+class Miopen extends Planned<ConvSpec, MiopenPlan> implements Dnn {
   readonly name: string;
   readonly #device: Device;
   readonly #calls: Calls<typeof MIOPEN_TABLE>;
   readonly #handle: number;
-  readonly #plans = new ConvPlans<MiopenPlan>((spec, key) => this.#build(spec, key));
   readonly #workspaces: Workspaces;
   #stream: Stream = 0;
 
   constructor(name: string, device: Device, calls: Calls<typeof MIOPEN_TABLE>) {
+    super('conv2d', convKey);
     this.name = name;
     this.#device = device;
     this.#calls = calls;
@@ -114,15 +115,7 @@ class Miopen implements Dnn {
     this.#handle = made((cell) => calls.call('create', cell));
   }
 
-  supports(spec: ConvSpec): true | string {
-    return this.#plans.supports(spec);
-  }
-
-  plan(spec: ConvSpec): ConvPlan {
-    return this.#plans.get(spec);
-  }
-
-  #build(spec: ConvSpec, key: string): MiopenPlan | string {
+  protected make(spec: ConvSpec, key: string): MiopenPlan | string {
     const rule = spec.dtype === 'f64' ? 'no f64 convolutions' : checkConv(spec);
     if (rule !== true) return `${this.name}: ${rule}`;
     this.#device.makeCurrent();
@@ -220,7 +213,7 @@ class Miopen implements Dnn {
   }
 
   dispose(): void {
-    this.#plans.clear((p) => this.#release(p));
+    this.clearPlans((p) => this.#release(p));
     this.#workspaces.dispose();
     this.#calls.call('destroy', this.#handle);
   }

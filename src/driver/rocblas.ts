@@ -11,9 +11,10 @@ import {
   type GemmSpec,
 } from './blas.js';
 import { Calls } from './checked.js';
-import type { Address, Device, Maybe, Stream } from './driver.js';
+import type { Device, Maybe, Stream } from './driver.js';
 import { type FindLibrary, nativeBlock, nativeString, openLibrary, type LibrarySpec, type Native } from './ffi.js';
 import { made } from './lt.js';
+import { Planned } from './planned.js';
 
 export const ROCBLAS: LibrarySpec = {
   name: 'rocBLAS',
@@ -78,20 +79,20 @@ export function openRocblas(device: Device, find: FindLibrary = openLibrary): Ma
   return new RocBlas(`rocBLAS ${version}`, device, calls);
 }
 
-class RocBlas implements Blas {
+class RocBlas extends Planned<GemmSpec, RocPlan> implements Blas {
   readonly name: string;
   readonly refuses = true;
   readonly #device: Device;
   readonly #calls: Calls<typeof ROCBLAS_TABLE>;
   readonly #gemm: Native;
   readonly #handle: number;
-  readonly #plans = new Map<string, RocPlan>();
   readonly #scalars = nativeBlock(16);
   readonly #view = new DataView(this.#scalars.buffer);
   #stream: Stream = 0;
   #math: number = N.rocblas_default_math;
 
   constructor(name: string, device: Device, calls: Calls<typeof ROCBLAS_TABLE>) {
+    super('matmul', gemmKey);
     this.name = name;
     this.#device = device;
     this.#calls = calls;
@@ -101,32 +102,13 @@ class RocBlas implements Blas {
     calls.call('setAtomics', this.#handle, N.rocblas_atomics_not_allowed);
   }
 
-  supports(spec: GemmSpec): true | string {
+  protected make(spec: GemmSpec, key: string): RocPlan | string {
     const rule = spec.bias ? 'no bias epilogue; add it in a kernel of its own' : checkGemm(spec);
-    return rule === true ? true : `${this.name}: ${rule}`;
+    if (rule !== true) return `${this.name}: ${rule}`;
+    return { spec, cm: columnMajor(spec), description: `${key}: standard algorithm` };
   }
 
-  plan(spec: GemmSpec): GemmPlan {
-    const key = gemmKey(spec);
-    let plan = this.#plans.get(key);
-    if (plan) return plan;
-    const rule = this.supports(spec);
-    if (rule !== true) throw new UnsupportedError(`matmul: ${rule}`);
-    plan = { spec, cm: columnMajor(spec), description: `${key}: standard algorithm` };
-    this.#plans.set(key, plan);
-    return plan;
-  }
-
-  run(
-    plan: GemmPlan,
-    a: Address,
-    b: Address,
-    d: Address,
-    _bias: Address,
-    alpha: number,
-    beta: number,
-    stream: Stream,
-  ): void {
+  readonly run: Blas['run'] = (plan, a, b, d, _bias, alpha, beta, stream) => {
     const { spec, cm } = plan as RocPlan;
     this.#device.makeCurrent();
     if (stream !== this.#stream) {
@@ -186,10 +168,10 @@ class RocBlas implements Blas {
     if (status === N.rocblas_status_not_implemented)
       throw new UnsupportedError(`matmul: ${this.name} has no kernel for ${gemmKey(spec)}`);
     if (status !== 0) throw this.#calls.error('gemm', [gemmKey(spec)], status);
-  }
+  };
 
   dispose(): void {
-    this.#plans.clear();
+    this.clearPlans();
     this.#calls.call('destroy', this.#handle);
   }
 }

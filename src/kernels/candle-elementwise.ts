@@ -1,6 +1,6 @@
 // Candle's unary, binary, affine, ternary and cast kernels, declared under its names (kernels/candle/README.md).
 import type { DType } from '../base/dtype.js';
-import { ALL_TYPES, CTYPE, INT_TYPES, KernelModule, REAL_TYPES, suffixOf } from './declare.js';
+import { ALL_TYPES, CTYPE, INT_TYPES, KernelModule, REAL_TYPES, suffixOf, typed } from './declare.js';
 
 /** Candle spells 8-bit floats f8 in some modules and fp8 in others. */
 const fp8Suffix = (d: DType): string => (d === 'f8e4m3' ? 'fp8_e4m3' : d);
@@ -112,13 +112,7 @@ TERNARY.declare({
   symbol: ({ ids, dtype }) => `where_${ids}_${fp8Suffix(dtype)}`,
   body: ({ ids, dtype: d }) => ({
     threads: 1024,
-    params: {
-      ...LAYOUT,
-      ids: `const ${CTYPE[ids]}*`,
-      t: `const ${CTYPE[d]}*`,
-      f: `const ${CTYPE[d]}*`,
-      out: `${CTYPE[d]}*`,
-    },
+    params: { ...LAYOUT, ids: `const ${CTYPE[ids]}*`, ...typed(`const ${CTYPE[d]}*`, 't', 'f'), out: `${CTYPE[d]}*` },
     call: 'where',
   }),
 });

@@ -1,5 +1,5 @@
 // Candle's quantized.cu and mmvq_gguf.cu, declared under their names (kernels/candle/README.md). Ours: src/backends/gpu/quantized.ts.
-import { KernelModule } from './declare.js';
+import { KernelModule, typed } from './declare.js';
 
 export const CANDLE_QUANTIZED = new KernelModule('candle/quantized');
 /** Blocks of 32 values, and of 256. */
@@ -93,10 +93,7 @@ CANDLE_QUANTIZED.declare({
       vx: 'const void*',
       vy: 'const void*',
       dst: 'float*',
-      ncols_x: 'int',
-      nrows_x: 'int',
-      nrows_y: 'int',
-      nrows_dst: 'int',
+      ...typed('int', 'ncols_x', 'nrows_x', 'nrows_y', 'nrows_dst'),
     },
     call: vectorProduct(block, columns),
     given: 'vx, vy, dst, ncols_x, nrows_x, nrows_y / 32, nrows_dst',
@@ -113,12 +110,7 @@ CANDLE_QUANTIZED.declare({
       all_inputs: 'const void*',
       indices: 'const u32*',
       all_outputs: 'float*',
-      n: 'int',
-      k: 'int',
-      batch: 'int',
-      topk: 'int',
-      k_padded: 'int',
-      input_dim1: 'int',
+      ...typed('int', 'n', 'k', 'batch', 'topk', 'k_padded', 'input_dim1'),
     },
     call: `indexed_moe_forward<${EXPERTS[name]}>`,
     given: 'all_weights, all_inputs, indices, all_outputs, n, k, k_padded, input_dim1',
@@ -146,11 +138,7 @@ CANDLE_QUANTIZED.declare({
       vx: 'const void*',
       vy: 'const void*',
       dst: 'float*',
-      ncols_x: 'int',
-      nrows_x: 'int',
-      ncols_y: 'int',
-      nrows_y: 'int',
-      nrows_dst: 'int',
+      ...typed('int', 'ncols_x', 'nrows_x', 'ncols_y', 'nrows_y', 'nrows_dst'),
     },
     call: `mul_mat<${structOf(block)}, ${TILES[block]}>`,
   }),
@@ -177,10 +165,7 @@ CANDLE_MMVQ.declare({
       vx: 'const void*',
       vy: 'const void*',
       dst: `${FLOAT_ROWS[dtype]}*`,
-      ncols_x: 'int',
-      nrows_x: 'int',
-      stride_col_y: 'int',
-      stride_col_dst: 'int',
+      ...typed('int', 'ncols_x', 'nrows_x', 'stride_col_y', 'stride_col_dst'),
     },
     call: vectorProduct(block, columns),
   }),

@@ -3,7 +3,7 @@
 import type { DType } from '../base/dtype.js';
 import { CANDLE_ELEMENTWISE } from './candle-elementwise.js';
 import { CANDLE_MMVQ, CANDLE_QUANTIZED } from './candle-quantized.js';
-import { ALL_TYPES, CTYPE, INT_TYPES, KernelModule, REAL_TYPES, suffixOf } from './declare.js';
+import { ALL_TYPES, CTYPE, INT_TYPES, KernelModule, REAL_TYPES, suffixOf, typed } from './declare.js';
 
 const symbolOf =
   (stem: string) =>
@@ -36,9 +36,7 @@ REDUCE.declare({
   body: ({ dtype }) => ({
     threads: 1024,
     params: {
-      numel: 'size_t',
-      num_dims: 'size_t',
-      num_sum_dims: 'size_t',
+      ...typed('size_t', 'numel', 'num_dims', 'num_sum_dims'),
       info: 'const size_t*',
       inp: `const ${CTYPE[dtype]}*`,
       out: `${CTYPE[dtype]}*`,
@@ -153,10 +151,7 @@ INDEXING.declare({
       num_dims: 'size_t',
       info: 'const size_t*',
       ...operands(v),
-      left_size: 'size_t',
-      src_dim_size: 'size_t',
-      ids_dim_size: 'size_t',
-      right_size: 'size_t',
+      ...typed('size_t', 'left_size', 'src_dim_size', 'ids_dim_size', 'right_size'),
     },
     call: 'index_select',
     given: 'numel, num_dims, (const u64*)info, ids, inp, out, src_dim_size, ids_dim_size, right_size',
@@ -170,10 +165,7 @@ INDEXING.declare({
     params: {
       numel: 'size_t',
       ...operands(v),
-      left_size: 'size_t',
-      src_dim_size: 'size_t',
-      ids_dim_size: 'size_t',
-      right_size: 'size_t',
+      ...typed('size_t', 'left_size', 'src_dim_size', 'ids_dim_size', 'right_size'),
     },
     call: 'gather',
     given: 'numel, ids, inp, out, src_dim_size, ids_dim_size, right_size',
@@ -189,10 +181,7 @@ INDEXING.declare({
       ids_dim_size: 'size_t',
       inp: `const ${CTYPE[dtype]}*`,
       out: `${CTYPE[dtype]}*`,
-      left_size: 'size_t',
-      src_dim_size: 'size_t',
-      dst_dim_size: 'size_t',
-      right_size: 'size_t',
+      ...typed('size_t', 'left_size', 'src_dim_size', 'dst_dim_size', 'right_size'),
     },
     call: 'index_add',
     given: 'ids, ids_dim_size, inp, out, left_size, dst_dim_size, right_size',
@@ -203,13 +192,7 @@ INDEXING.declare({
   symbol: (v) => indexed(v.add ? 'sa' : 's')(v),
   body: (v) => ({
     threads: 1024,
-    params: {
-      ...operands(v),
-      left_size: 'size_t',
-      src_dim_size: 'size_t',
-      dst_dim_size: 'size_t',
-      right_size: 'size_t',
-    },
+    params: { ...operands(v), ...typed('size_t', 'left_size', 'src_dim_size', 'dst_dim_size', 'right_size') },
     call: `scatter<${v.add}>`,
   }),
 });
@@ -267,11 +250,7 @@ CONV.declare({
   body: ({ dtype: d }) => ({
     threads: 1024,
     params: {
-      dst_numel: 'size_t',
-      h_out: 'size_t',
-      w_out: 'size_t',
-      h_k: 'size_t',
-      w_k: 'size_t',
+      ...typed('size_t', 'dst_numel', 'h_out', 'w_out', 'h_k', 'w_k'),
       ...WINDOW,
       ...LAST,
       src: `const ${CTYPE[d]}*`,
@@ -287,9 +266,7 @@ CONV.declare({
   body: ({ dtype: d }) => ({
     threads: 1024,
     params: {
-      dst_numel: 'size_t',
-      l_out: 'size_t',
-      l_k: 'size_t',
+      ...typed('size_t', 'dst_numel', 'l_out', 'l_k'),
       ...WINDOW,
       ...LAST,
       src: `const ${CTYPE[d]}*`,
@@ -305,12 +282,7 @@ CONV.declare({
   body: ({ dtype: d }) => ({
     threads: 1024,
     params: {
-      dst_el: 'size_t',
-      l_out: 'size_t',
-      l_in: 'size_t',
-      c_out: 'size_t',
-      k_size: 'size_t',
-      stride: 'size_t',
+      ...typed('size_t', 'dst_el', 'l_out', 'l_in', 'c_out', 'k_size', 'stride'),
       src: `const ${CTYPE[d]}*`,
       dst: `${CTYPE[d]}*`,
     },
@@ -323,11 +295,7 @@ CONV.declare({
   body: ({ kind, dtype: d }) => ({
     threads: 1024,
     params: {
-      src_numel: 'size_t',
-      w_k: 'size_t',
-      h_k: 'size_t',
-      w_stride: 'size_t',
-      h_stride: 'size_t',
+      ...typed('size_t', 'src_numel', 'w_k', 'h_k', 'w_stride', 'h_stride'),
       info: 'const size_t*',
       src: `const ${CTYPE[d]}*`,
       dst: `${CTYPE[d]}*`,

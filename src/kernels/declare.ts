@@ -126,6 +126,10 @@ const FIELD_WRITERS: Readonly<Record<FieldType, (view: DataView, at: number, i: 
   double: (view, at, i, v) => view.setFloat64(at + 8 * i, v, true),
 };
 
+/** Parameters or fields of one type, in a row. */
+export const typed = <T extends string, K extends string>(type: T, ...names: readonly K[]) =>
+  Object.fromEntries(names.map((name) => [name, type])) as { readonly [N in K]: T };
+
 /** A C type ('const float*', 'i64') or a struct. Scalars become const by themselves. */
 export type ParamType = string | Struct<any>;
 export interface Param {

@@ -12,6 +12,7 @@ import {
   REAL_TYPES,
   Struct,
   type VariantOf,
+  typed,
 } from '../../kernels/declare.js';
 import type { View } from '../backend.js';
 import type { Served } from './libraries.js';
@@ -78,9 +79,7 @@ const merge = GEMM.declare({
       part: `const product_t<${CTYPE[d]}>*`,
       c: `${CTYPE[d]}*`,
       bias: `const ${CTYPE[d]}*`,
-      size: 'i64',
-      splits: 'i64',
-      n: 'i64',
+      ...typed('i64', 'size', 'splits', 'n'),
     },
     call: `gemm_merge<${CTYPE[d]}>`,
   }),

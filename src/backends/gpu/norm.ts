@@ -1,6 +1,6 @@
 // Layer and RMS norms over the last dimension, forward and backward: kernels/norm.hip.
 import type { DType } from '../../base/dtype.js';
-import { CTYPE, KernelModule, REAL_TYPES } from '../../kernels/declare.js';
+import { CTYPE, KernelModule, REAL_TYPES, typed } from '../../kernels/declare.js';
 import { binaryOps } from '../../ops/binary.js';
 import type { ElementwiseRow, RowOf } from '../../ops/op.js';
 import type { View } from '../backend.js';
@@ -64,9 +64,7 @@ const gradRows = NORM.declare({
   body: ({ kind, width, dtype: d }) => ({
     threads: ROW_WIDTHS[width].threads,
     params: {
-      src: `const ${CTYPE[d]}*`,
-      grad: `const ${CTYPE[d]}*`,
-      weight: `const ${CTYPE[d]}*`,
+      ...typed(`const ${CTYPE[d]}*`, 'src', 'grad', 'weight'),
       dx: `${CTYPE[d]}*`,
       stats: `Stats<compute_t<${CTYPE[d]}>>*`,
       rows: 'i64',
@@ -119,10 +117,7 @@ const grads = NORM.declare({
   body: ({ kind, held, dtype: d }) => ({
     threads: GRADS_BLOCK,
     params: {
-      src: `const ${CTYPE[d]}*`,
-      grad: `const ${CTYPE[d]}*`,
-      weight: `const ${CTYPE[d]}*`,
-      plus: `const ${CTYPE[d]}*`,
+      ...typed(`const ${CTYPE[d]}*`, 'src', 'grad', 'weight', 'plus'),
       dx: `${CTYPE[d]}*`,
       dw: 'float*',
       db: 'float*',

@@ -1,7 +1,7 @@
 // Reductions over any dimensions: kernels/reduce.hip.
 import { bytesOf, type DType, kernelDType, sumDType } from '../../base/dtype.js';
 import { sizeOf } from '../../base/shape.js';
-import { ALL_TYPES, CTYPE, KernelModule, suffixOf } from '../../kernels/declare.js';
+import { ALL_TYPES, CTYPE, KernelModule, suffixOf, typed } from '../../kernels/declare.js';
 import type { RowOf } from '../../ops/op.js';
 import { type ReduceParams, reduceOps } from '../../ops/reduce.js';
 import type { View } from '../backend.js';
@@ -119,10 +119,7 @@ const merge = REDUCE.declare({
     params: {
       part: `const ${functor(op, dtype)}::A*`,
       dst: `${functor(op, dtype)}::Out*`,
-      outer: 'i64',
-      chunks: 'i64',
-      inner: 'i64',
-      n: 'i64',
+      ...typed('i64', 'outer', 'chunks', 'inner', 'n'),
     },
     call: `merge_parts<${functor(op, dtype)}>`,
   }),

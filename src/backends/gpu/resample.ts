@@ -1,6 +1,6 @@
 // Resizing of pictures: kernels/resample.hip.
 import type { DType } from '../../base/dtype.js';
-import { CTYPE, KernelModule, REAL_TYPES } from '../../kernels/declare.js';
+import { CTYPE, KernelModule, REAL_TYPES, typed } from '../../kernels/declare.js';
 import type { RowOf } from '../../ops/op.js';
 import { CONV_TYPES } from './conv.js';
 import { at, type FamilyPlan, launch, type Launches, single, strideGrid } from './plan.js';
@@ -57,10 +57,7 @@ const bilinearGrad = RESAMPLE.declare({
       grad: `const ${CTYPE[d]}*`,
       dx: `${CTYPE[d]}*`,
       planes: 'u64',
-      h: 'i64',
-      w: 'i64',
-      h_out: 'i64',
-      w_out: 'i64',
+      ...typed('i64', 'h', 'w', 'h_out', 'w_out'),
       corners: 'u32',
       step_h: 'double',
       step_w: 'double',

@@ -1,6 +1,6 @@
 // Rotary embeddings: kernels/rope.hip.
 import type { DType } from '../../base/dtype.js';
-import { CTYPE, KernelModule, REAL_TYPES } from '../../kernels/declare.js';
+import { CTYPE, KernelModule, REAL_TYPES, typed } from '../../kernels/declare.js';
 import type { RowOf } from '../../ops/op.js';
 import type { View } from '../backend.js';
 import { aligned16, at, type FamilyPlan, launch, type Launches, packOf, single, strideGrid, viewOf } from './plan.js';
@@ -14,16 +14,9 @@ const turn = ROPE.declare({
     return {
       threads: 1024,
       params: {
-        src: `const ${S}*`,
-        cos: `const ${S}*`,
-        sin: `const ${S}*`,
+        ...typed(`const ${S}*`, 'src', 'cos', 'sin'),
         dst: `${S}*`,
-        rows: 'u32',
-        h: 'u32',
-        t: 'u32',
-        d: 'u32',
-        thd: 'u32',
-        batched: 'u32',
+        ...typed('u32', 'rows', 'h', 't', 'd', 'thd', 'batched'),
         sign: 'float',
         step: 'u64',
       },

@@ -1,7 +1,7 @@
 // Running sums: kernels/scan.hip.
 import { bytesOf, type DType, type KernelDType, kernelDType, sumDType } from '../../base/dtype.js';
 import { sizeOf } from '../../base/shape.js';
-import { ALL_TYPES, CTYPE, KernelModule, suffixOf } from '../../kernels/declare.js';
+import { ALL_TYPES, CTYPE, KernelModule, suffixOf, typed } from '../../kernels/declare.js';
 import type { RowOf } from '../../ops/op.js';
 import type { ScanParams } from '../../ops/reduce.js';
 import {
@@ -72,10 +72,7 @@ const columns = SCAN.declare({
       src: `const ${CTYPE[d]}*`,
       dst: `TotalOf<${CTYPE[d]}>::result*`,
       offsets: `const TotalOf<${CTYPE[d]}>::sum*`,
-      all: 'i64',
-      n: 'i64',
-      inner: 'i64',
-      size: 'i64',
+      ...typed('i64', 'all', 'n', 'inner', 'size'),
       reverse: 'u32',
       exclusive: 'u32',
     },
@@ -90,10 +87,7 @@ const columnSums = SCAN.declare({
     params: {
       src: `const ${CTYPE[d]}*`,
       sums: `TotalOf<${CTYPE[d]}>::sum*`,
-      all: 'i64',
-      n: 'i64',
-      inner: 'i64',
-      size: 'i64',
+      ...typed('i64', 'all', 'n', 'inner', 'size'),
       reverse: 'u32',
     },
     call: 'cumsum_col_sums',

@@ -1,6 +1,6 @@
 // Sorting rows: kernels/sort.hip.
 import { bytesOf, type DType, kernelDType } from '../../base/dtype.js';
-import { ALL_TYPES, CTYPE, KernelModule, suffixOf, WORDS } from '../../kernels/declare.js';
+import { ALL_TYPES, CTYPE, KernelModule, suffixOf, WORDS, typed } from '../../kernels/declare.js';
 import type { RowOf } from '../../ops/op.js';
 import {
   at,
@@ -31,9 +31,7 @@ const rows = SORT.declare({
       src: `const ${CTYPE[dtype]}*`,
       indices: 'u32*',
       values: `${CTYPE[dtype]}*`,
-      rows: 'i64',
-      cols: 'i64',
-      keep: 'i64',
+      ...typed('i64', 'rows', 'cols', 'keep'),
       descending: 'u32',
       lanes: 'u32',
     },
@@ -115,9 +113,7 @@ const takeSorted = SORT.declare({
       src: `const ${WORDS[bytes]}*`,
       order: 'const u32*',
       dst: `${WORDS[bytes]}*`,
-      rows: 'u64',
-      cols: 'u64',
-      keep: 'u64',
+      ...typed('u64', 'rows', 'cols', 'keep'),
     },
     call: 'take_values',
   }),

@@ -1,5 +1,5 @@
 // Losses of class numbers, sums of squares and Adam's step, each one pass: kernels/training.hip.
-import { CTYPE, KernelModule } from '../../kernels/declare.js';
+import { CTYPE, KernelModule, typed } from '../../kernels/declare.js';
 import type { RowOf } from '../../ops/op.js';
 import { type AdamParams, type LossParams, SQUARE_SUMS } from '../../ops/training.js';
 import type { View } from '../backend.js';
@@ -25,9 +25,7 @@ const losses = TRAINING.declare({
       ids: 'const i64*',
       losses: 'float*',
       fault: 'u32*',
-      rows: 'i64',
-      cols: 'i64',
-      ignore: 'i64',
+      ...typed('i64', 'rows', 'cols', 'ignore'),
       smoothing: 'float',
     },
     call: `class_losses<${grad}, ${CTYPE[dtype]}, ${access === 'packed' ? packOf(dtype) : 1}>`,
@@ -62,21 +60,13 @@ const adam = TRAINING.declare({
     return {
       threads: BLOCK,
       params: {
-        p: 'float*',
-        m: 'float*',
-        v: 'float*',
+        ...typed('float*', 'p', 'm', 'v'),
         grad: `const ${CTYPE[dtype]}*`,
         scale: 'const float*',
         copy: `${C}*`,
         fed: 'const float*',
         n: 'u64',
-        decay1: 'float',
-        rest1: 'float',
-        decay2: 'float',
-        rest2: 'float',
-        shrink: 'float',
-        rate: 'float',
-        eps: 'float',
+        ...typed('float', 'decay1', 'rest1', 'decay2', 'rest2', 'shrink', 'rate', 'eps'),
       },
       call: `adam_step<${copy !== 'none'}, ${access === 'packed' ? RUN : 1}, ${CTYPE[dtype]}, ${C}>`,
     };
