@@ -244,6 +244,12 @@ SEQ2SEQ = {
     'marian-b': ('marian', {**BART, 'share_encoder_decoder_embeddings': False, 'decoder_vocab_size': 80,
                  'tie_word_embeddings': False}),
     'pegasus': ('pegasus', {**BART, 'scale_embedding': True, 'activation_function': 'relu', 'decoder_start_token_id': 1}),
+    'm2m_100': ('m2m_100', {**BART, 'scale_embedding': True, 'activation_function': 'relu'}),
+    'm2m_100-b': ('m2m_100', {**BART, 'pad_token_id': 5, 'tie_word_embeddings': False}),
+    'blenderbot': ('blenderbot', {**BART, 'pad_token_id': 0, 'decoder_start_token_id': 1, 'encoder_no_repeat_ngram_size': 0}),
+    'blenderbot-small': ('blenderbot-small', {**BART, 'pad_token_id': 0, 'decoder_start_token_id': 1, 'scale_embedding': True}),
+    'plbart': ('plbart', BART),
+    'mvp': ('mvp', {**BART, 'scale_embedding': True}),
     'pegasus-b': ('pegasus', {**BART, 'activation_function': 'gelu_new', 'encoder_layers': 2}),
 }
 

@@ -1,5 +1,6 @@
-// BART and its kin, encoder-decoders with biases everywhere: mBART (norms before), Marian (translation; positions by
-// sines) and Pegasus (both of these).
+// BART and its kin, encoder-decoders with biases everywhere: PLBART and MVP (the same), mBART (norms before), Marian
+// (translation; positions by sines), Pegasus (both of these), M2M-100 and NLLB (positions that do not count padding),
+// Blenderbot and its small one.
 import { ArgumentError, FormatError } from '../base/errors.js';
 import { KvCache } from '../nn/kv-cache.js';
 import { type Embedding, embedding, type LayerNorm, layerNorm, Linear } from '../nn/layers.js';
@@ -62,19 +63,30 @@ export class CrossBlock extends Module {
 interface BartKind {
   /** Norms before, and one at the end of each stack. */
   readonly before: boolean;
-  /** The sum of words and positions is normed. */
-  readonly normed: boolean;
-  /** Positions are sines and cosines, which files may leave out; else they are learnt, from the third row on. */
-  readonly sines: boolean;
+  /** The sum of words and positions is normed; in a decoder perhaps the words alone. */
+  readonly normed: boolean | 'words of answers';
+  /**
+   * Learnt vectors of positions, from the third row on or from the first; or sines and cosines, which files may leave
+   * out: of all positions, or of those that are not padding, counted from behind its number on.
+   */
+  readonly positions: 'learnt from the third' | 'learnt' | 'sines' | 'counted';
+  /** Words are multiplied by the root of their width where a config does not say. */
+  readonly scaled?: boolean;
 }
+const BART: BartKind = { before: false, normed: true, positions: 'learnt from the third' };
 const KINDS: Readonly<Record<string, BartKind>> = {
-  bart: { before: false, normed: true, sines: false },
-  mbart: { before: true, normed: true, sines: false },
-  marian: { before: false, normed: false, sines: true },
-  pegasus: { before: true, normed: false, sines: true },
+  bart: BART,
+  mvp: BART,
+  plbart: { ...BART, scaled: true },
+  mbart: { ...BART, before: true },
+  marian: { before: false, normed: false, positions: 'sines' },
+  pegasus: { before: true, normed: false, positions: 'sines' },
+  m2m_100: { before: true, normed: false, positions: 'counted', scaled: true },
+  blenderbot: { before: true, normed: false, positions: 'learnt' },
+  'blenderbot-small': { before: false, normed: 'words of answers', positions: 'learnt' },
 };
-/** Rows before the first position's, which learnt positions have. */
-const OFFSET = 2;
+/** Rows before the first position's. */
+const OFFSETS = { 'learnt from the third': 2, learnt: 0, sines: 0, counted: 2 } as const;
 
 /** Sines in the first half of a row, cosines in the second. */
 function sinePositions(count: number, width: number, like: Tensor): Tensor {
@@ -88,10 +100,23 @@ function sinePositions(count: number, width: number, like: Tensor): Tensor {
   return keep(scope(() => tensor(data, { shape: [count, width], device: like.device }).cast(like.dtype)));
 }
 
+/** The same for positions that are counted: speeds from 1 to one in ten thousand, and zeros at padding's number. */
+function countedPositions(count: number, width: number, padding: number, like: Tensor): Tensor {
+  const half = Math.floor(width / 2);
+  const data = Float32Array.from({ length: count * width }, (_, i) => {
+    const [position, at] = [Math.floor(i / width), i % width];
+    if (position === padding || at >= 2 * half) return 0;
+    const angle = position * Math.exp((-(at % half) * Math.log(10000)) / (half - 1));
+    return at < half ? Math.sin(angle) : Math.cos(angle);
+  });
+  return keep(scope(() => tensor(data, { shape: [count, width], device: like.device }).cast(like.dtype)));
+}
+
 interface StackConfig extends Omit<CrossBlockConfig, 'before' | 'decoder'> {
   readonly layers: number;
   readonly positions: number;
   readonly scale: number;
+  readonly padding: number;
 }
 
 class BartStack extends Module {
@@ -102,15 +127,24 @@ class BartStack extends Module {
   readonly outNorm: LayerNorm | undefined;
   readonly #scale: number;
   readonly #offset: number;
+  /** Padding's number, where it has no position. */
+  readonly #padding: number | undefined;
+  readonly #wordsNormed: boolean;
   constructor(vb: VarBuilder, c: StackConfig, kind: BartKind, words: Embedding, decoder: boolean) {
     super();
     this.words = words;
     this.#scale = c.scale;
-    this.#offset = kind.sines ? 0 : OFFSET;
-    const stored = !kind.sines || vb.has('embed_positions.weight');
+    this.#offset = OFFSETS[kind.positions];
+    const counted = kind.positions === 'counted';
+    this.#padding = counted ? c.padding : undefined;
+    this.#wordsNormed = kind.normed === 'words of answers' && decoder;
+    const rows = c.positions + this.#offset;
+    const stored = kind.positions.startsWith('learnt') || vb.has('embed_positions.weight');
     this.positions = stored
-      ? vb.get([c.positions + this.#offset, c.width], 'embed_positions.weight')
-      : sinePositions(c.positions, c.width, words.weight);
+      ? vb.get([rows, c.width], 'embed_positions.weight')
+      : counted
+        ? countedPositions(rows, c.width, c.padding, words.weight)
+        : sinePositions(rows, c.width, words.weight);
     this.inNorm = kind.normed ? layerNorm(c.width, vb.pp('layernorm_embedding')) : undefined;
     this.blocks = Array.from(
       { length: c.layers },
@@ -125,8 +159,17 @@ class BartStack extends Module {
     if (start + t > room) throw new ArgumentError(`bart: ${start + t} tokens, the model has ${room} positions`);
     const words = this.words.forward(ids);
     const scaled = this.#scale === 1 ? words : words.affine(this.#scale, 0);
-    const x = scaled.add(this.positions.narrow(0, start + this.#offset, t));
+    if (this.#wordsNormed && this.inNorm) return this.inNorm.forward(scaled).add(this.#places(ids, start));
+    const x = scaled.add(this.#places(ids, start));
     return this.inNorm?.forward(x) ?? x;
+  }
+  /** Vectors of positions from `start` on, (t, width) or (b, t, width). */
+  #places(ids: Tensor, start: number): Tensor {
+    const [b, t] = ids.shape;
+    if (this.#padding === undefined) return this.positions.narrow(0, start + this.#offset, t);
+    const real = ids.ne(this.#padding).cast('f32');
+    const rows = real.cumsum(1).affine(1, start).mul(real).affine(1, this.#padding).cast('u32');
+    return this.positions.indexSelect(0, rows.reshape([b * t])).reshape([b, t, -1]);
   }
 }
 
@@ -196,8 +239,10 @@ function bart(c: Config, source: ModelSource): Bart {
   // Old files spell out what their type stands for.
   c.only('normalize_before', kind.before);
   c.only('add_final_layer_norm', kind.before);
-  c.only('normalize_embedding', kind.normed);
-  c.only('static_position_embeddings', kind.sines);
+  c.only('normalize_embedding', kind.normed !== false);
+  c.only('static_position_embeddings', kind.positions === 'sines');
+  c.only('use_prompt', false);
+  c.ignore('prompt_length', 'prompt_mid_dim');
   c.only('add_bias_logits', false);
   c.ignore('encoder_layerdrop', 'decoder_layerdrop', 'init_std', 'num_hidden_layers', 'classif_dropout', 'output_past');
   c.ignore(
@@ -209,14 +254,15 @@ function bart(c: Config, source: ModelSource): Bart {
   );
   c.ignore('tie_encoder_decoder');
   const width = c.count('d_model');
-  const scale = c.flag('scale_embedding', false) ? Math.sqrt(width) : 1;
+  const scale = c.flag('scale_embedding', kind.scaled ?? false) ? Math.sqrt(width) : 1;
   const positions = c.count('max_position_embeddings');
   const activation = c.activation('activation_function', 'gelu');
+  const padding = c.count('pad_token_id', 1);
   const vb = source.names.some((n) => n.startsWith('model.')) ? source.builder.pp('model') : source.builder;
   const [reading, writing, head] = tables(c, source, vb, width);
   const stack = (side: 'encoder' | 'decoder', words: Embedding): BartStack => {
     const config: StackConfig = {
-      ...{ width, scale, positions, activation },
+      ...{ width, scale, positions, activation, padding },
       layers: c.count(`${side}_layers`),
       heads: c.count(`${side}_attention_heads`, undefined, 1),
       inner: c.count(`${side}_ffn_dim`),
