@@ -34,10 +34,20 @@ struct Matrix {
   const char* data;
   int64_t row, column;  // strides in elements
 };
-// out[m][n] (+)= a[m][k] b[k][n]; out is any strided matrix of the same dtype.
+// What a convolution multiplies its weights by: for every channel and tap a row, for every position of the result, picture
+// by picture, a column. Distances are in elements; H and W is what a picture has, h and w what its result has.
+struct Pictures {
+  const char* data;
+  int64_t picture, channel, row, column;
+  int64_t H, W, h, w, kh, kw, sh, sw, ph, pw, dh, dw;
+  int64_t result;  // from one picture's result to the next one's
+};
+// out[m][n] (+)= a[m][k] b[k][n]; out is any strided matrix of the same dtype. Pictures take the place of b: each has a
+// matrix of its own in out, whose columns are neighbours.
 struct Product {
   int64_t m, n, k;
   Matrix a, b, out;
+  const Pictures* pictures = nullptr;
 };
 typedef void (*MatmulFn)(const Product& p, bool accumulate);
 

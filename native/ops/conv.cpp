@@ -1,5 +1,5 @@
-// Convolutions as matrix products: stretches of output positions are unrolled into a block that stays in the cache.
-// Integers by plain loops.
+// Convolutions as matrix products: the product unrolls the pictures into its own panels; for a few filters, stretches of
+// output positions are unrolled into a block that stays in the cache. Integers by plain loops.
 #include <cinttypes>
 #include <cstdlib>
 
@@ -10,8 +10,9 @@
 namespace wick {
 namespace {
 
-constexpr int64_t BLOCK_BYTES = 4 << 20;  // weights are packed once for each block
+constexpr int64_t BLOCK_BYTES = 4 << 20;  // of unrolled lines
 constexpr int64_t COLUMNS_BYTES = 64 << 20;
+constexpr int64_t MOST_SIDE = 1 << 30;  // of a picture, for places in 32 bits
 
 // Both ranks as pictures: a line has height 1. `image` is the larger side of a convolution, `result` the smaller.
 struct Conv {
@@ -32,12 +33,11 @@ Conv describe(const Call& c, const Operand& image, const Operand& result, const 
 }
 
 template <class E>
-void unrollAs(const Conv& v, const char* plane, int64_t sc, int64_t sy, int64_t sx, int64_t from, int64_t n, E* to,
-              int64_t pitch) {
+void unrollAs(const Conv& v, const char* plane, int64_t sc, int64_t sy, int64_t sx, int64_t from, int64_t n, E* to) {
   const E* x = reinterpret_cast<const E*>(plane);
   for (int64_t c = 0; c < v.perImage(); c++)
     for (int64_t ky = 0; ky < v.kh; ky++)
-      for (int64_t kx = 0; kx < v.kw; kx++, to += pitch) {
+      for (int64_t kx = 0; kx < v.kw; kx++, to += n) {
         for (int64_t p = 0; p < n;) {
           const int64_t y = (from + p) / v.w, x0 = (from + p) % v.w;
           int64_t run = v.w - x0 < n - p ? v.w - x0 : n - p;
@@ -63,13 +63,13 @@ void unrollAs(const Conv& v, const char* plane, int64_t sc, int64_t sy, int64_t 
         }
       }
 }
-// n positions of a picture, in lines that are `pitch` elements apart.
+// n positions of a picture, a line for every channel and tap.
 void unroll(int bytes, const Conv& v, const char* plane, int64_t sc, int64_t sy, int64_t sx, int64_t from, int64_t n,
-            char* to, int64_t pitch) {
+            char* to) {
   switch (bytes) {
-    case 2: return unrollAs(v, plane, sc, sy, sx, from, n, reinterpret_cast<uint16_t*>(to), pitch);
-    case 4: return unrollAs(v, plane, sc, sy, sx, from, n, reinterpret_cast<uint32_t*>(to), pitch);
-    default: return unrollAs(v, plane, sc, sy, sx, from, n, reinterpret_cast<uint64_t*>(to), pitch);
+    case 2: return unrollAs(v, plane, sc, sy, sx, from, n, reinterpret_cast<uint16_t*>(to));
+    case 4: return unrollAs(v, plane, sc, sy, sx, from, n, reinterpret_cast<uint32_t*>(to));
+    default: return unrollAs(v, plane, sc, sy, sx, from, n, reinterpret_cast<uint64_t*>(to));
   }
 }
 
@@ -83,63 +83,84 @@ bool startFromBias(const Operand* bias, const Operand& out) {
   return true;
 }
 
-// Lines of several pictures' results side by side, as one product makes them: to the pictures, or from them.
-void exchange(const Conv& v, const Operand& out, int64_t picture, int64_t group, int64_t pictures, char* lines,
-              bool back) {
-  const int64_t run = v.h * v.w * out.bytes();
-  for (int64_t c = 0; c < v.perResult(); c++)
-    for (int64_t i = 0; i < pictures; i++) {
-      char* line = lines + (c * pictures + i) * run;
-      char* there = out.data + ((picture + i) * v.cResult + group * v.perResult() + c) * run;
-      memcpy(back ? there : line, back ? line : there, run);
+// The product itself unrolls its columns, all pictures side by side.
+void convTiles(const Conv& v, const Operand& x, const char* w, bool add, const Operand& out) {
+  const int bytes = x.bytes(), r = x.rank;
+  const int64_t area = v.h * v.w, depth = v.perImage() * v.taps();
+  auto group = [&](int64_t begin, int64_t end) {
+    for (int64_t g = begin; g < end; g++) {
+      const Pictures pictures = {x.data + g * v.perImage() * x.stride[1] * bytes,
+                                 x.stride[0],
+                                 x.stride[1],
+                                 r == 4 ? x.stride[2] : 0,
+                                 x.stride[r - 1],
+                                 v.H,
+                                 v.W,
+                                 v.h,
+                                 v.w,
+                                 v.kh,
+                                 v.kw,
+                                 v.sh,
+                                 v.sw,
+                                 v.ph,
+                                 v.pw,
+                                 v.dh,
+                                 v.dw,
+                                 v.cResult * area};
+      const Product p = {v.perResult(),
+                         v.batch * area,
+                         depth,
+                         {w + g * v.perResult() * depth * bytes, depth, 1},
+                         {},
+                         {out.data + g * v.perResult() * area * bytes, area, 1},
+                         &pictures};
+      isa->matmul[x.dtype](p, add);
     }
+  };
+  if (v.groups >= 2 * threadCount()) parallel(v.groups, 1, group);
+  else group(0, v.groups);
 }
 
-void convFloat(const Conv& v, const Operand& x, const Operand& kernel, const Operand* bias, const Operand& out) {
+// Few rows of weights are read against lines that lie in a block.
+void convLines(const Conv& v, const Operand& x, const char* w, bool add, const Operand& out) {
   const int bytes = x.bytes(), r = x.rank;
-  const char* w = contiguousData(kernel, SCRATCH_X);
-  const bool add = startFromBias(bias, out);
   const int64_t area = v.h * v.w, depth = v.perImage() * v.taps();
   const int64_t sc = x.stride[1], sy = r == 4 ? x.stride[2] : 0, sx = x.stride[r - 1];
   const int64_t fair = (v.batch * v.groups * area + threadCount() - 1) / threadCount();
   int64_t stretch = BLOCK_BYTES / (depth * bytes) / 64 * 64;
   if (fair < stretch) stretch = (fair + 63) / 64 * 64;
   if (stretch < 64) stretch = 64;
-  // Small pictures go together: weights that are packed for a few positions only are most of the work.
-  const int64_t together = stretch / area < 1 ? 1 : stretch / area < v.batch ? stretch / area : v.batch;
-  const bool pointwise = together == 1 && v.taps() == 1 && v.sh == 1 && v.sw == 1 && v.ph == 0 && v.pw == 0 &&
-                         (v.H == 1 || sy == sx * v.W);
+  const bool pointwise =
+      v.taps() == 1 && v.sh == 1 && v.sw == 1 && v.ph == 0 && v.pw == 0 && (v.H == 1 || sy == sx * v.W);
   if (pointwise || stretch > area) stretch = area;
-  const int64_t pieces = (area + stretch - 1) / stretch, sets = (v.batch + together - 1) / together;
+  const int64_t pieces = (area + stretch - 1) / stretch, tasks = v.batch * v.groups * pieces;
   MatmulFn matmul = isa->matmul[x.dtype];
-  const int64_t tasks = sets * v.groups * pieces;
-  parallel(tasks, tasks < threadCount() ? tasks : (1 << 18) / (v.perResult() * depth * stretch * together + 1) + 1,
+  parallel(tasks, tasks < threadCount() ? tasks : (1 << 18) / (v.perResult() * depth * stretch + 1) + 1,
            [&](int64_t begin, int64_t end) {
              for (int64_t t = begin; t < end; t++) {
-               const int64_t from = t % pieces * stretch, length = area - from < stretch ? area - from : stretch;
-               const int64_t g = t / pieces % v.groups, b = t / pieces / v.groups * together;
-               const int64_t pictures = v.batch - b < together ? v.batch - b : together, n = pictures * length;
+               const int64_t from = t % pieces * stretch, n = area - from < stretch ? area - from : stretch;
+               const int64_t g = t / pieces % v.groups, b = t / pieces / v.groups;
                const char* plane = x.data + (b * x.stride[0] + g * v.perImage() * sc) * bytes;
                Matrix columns = {plane, sc, sx};
                if (!pointwise) {
                  char* block = static_cast<char*>(scratch(SCRATCH_Y, (size_t)(depth * n * bytes)));
-                 for (int64_t i = 0; i < pictures; i++)
-                   unroll(bytes, v, plane + i * x.stride[0] * bytes, sc, sy, sx, from, length,
-                          block + i * length * bytes, n);
+                 unroll(bytes, v, plane, sc, sy, sx, from, n, block);
                  columns = {block, n, 1};
                }
-               Matrix to = {out.data + ((b * v.cResult + g * v.perResult()) * area + from) * bytes, area, 1};
-               char* lines = nullptr;
-               if (pictures > 1) {
-                 lines = static_cast<char*>(scratch(SCRATCH_Z, (size_t)(v.perResult() * n * bytes)));
-                 if (add) exchange(v, out, b, g, pictures, lines, false);
-                 to = {lines, n, 1};
-               }
-               Product p = {v.perResult(), n, depth, {w + g * v.perResult() * depth * bytes, depth, 1}, columns, to};
+               Product p = {
+                   v.perResult(), n,
+                   depth,         {w + g * v.perResult() * depth * bytes, depth, 1},
+                   columns,       {out.data + ((b * v.cResult + g * v.perResult()) * area + from) * bytes, area, 1}};
                matmul(p, add);
-               if (lines) exchange(v, out, b, g, pictures, lines, true);
              }
            });
+}
+
+void convFloat(const Conv& v, const Operand& x, const Operand& kernel, const Operand* bias, const Operand& out) {
+  const char* w = contiguousData(kernel, SCRATCH_X);
+  const bool add = startFromBias(bias, out);
+  const bool tiles = v.perResult() > 4 && v.H + v.ph < MOST_SIDE && v.W + v.pw < MOST_SIDE;
+  (tiles ? convTiles : convLines)(v, x, w, add, out);
 }
 
 // Adds one channel's unrolled columns back into the picture.

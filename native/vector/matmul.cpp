@@ -164,6 +164,16 @@ void packPanels(const S* from, int64_t across, int64_t along, int64_t count, int
   if (whole < count) packPanel<S, E, R>(from + whole, 1, along, count - whole, depth, to + whole * depth);
 }
 
+#include "pictures.h"
+
+// The n columns of B from j on, at most GROUP panels, rows k0 to k0 + depth.
+template <class S, class E, int W>
+void packColumns(const Product& p, int64_t j, int64_t n, int64_t k0, int64_t depth, E* to) {
+  if (p.pictures) return unrollPanels<S, E, W, GROUP * W>(*p.pictures, j, n, k0, depth, to);
+  packPanels<S, E, W>(reinterpret_cast<const S*>(p.b.data) + j * p.b.column + k0 * p.b.row, p.b.column, p.b.row, n,
+                      depth, to);
+}
+
 #if defined(WICK_ISA_NEON)
 // The multiply takes one factor from a lane; the lane must be a constant, hence the templates.
 template <int L> WICK_FN F madLane(F acc, F b, F a) {
@@ -294,23 +304,82 @@ void deliver(const E* sums, int64_t width, S* out, const Matrix& layout, int64_t
     }
 }
 
+// Columns of the result from j on: where they begin, and how many lie side by side.
+struct Stretch {
+  int64_t at, length;
+};
+Stretch stretchAt(const Product& p, int64_t j) {
+  if (!p.pictures) return {j * p.out.column, p.n - j};
+  const int64_t area = p.pictures->h * p.pictures->w;
+  return {j / area * p.pictures->result + j % area, area - j % area};
+}
+// Calls each(column, of the result, columns) for the stretches of n columns from j on.
+template <class Each> void eachStretch(const Product& p, int64_t j, int64_t n, Each&& each) {
+  for (int64_t q = 0; q < n;) {
+    const Stretch s = stretchAt(p, j + q);
+    const int64_t run = least(s.length, n - q);
+    each(q, s.at, run);
+    q += run;
+  }
+}
+// A block of m rows and n columns of the result, from row i and column j on: in place, or as sums that are delivered when
+// they are complete. What results begin with comes first in their sums, wherever they are made.
+template <class S, class E> struct Block {
+  const Product& p;
+  int64_t j, m, n;
+  S* out;
+  bool own, here, accumulate;
+  E* c;
+  int64_t row;
+  // Sums have room for `height` rows of `width` columns.
+  Block(const Product& p, int64_t i, int64_t j, int64_t m, int64_t n, int64_t height, int64_t width, bool accumulate)
+      : p(p), j(j), m(m), n(n), accumulate(accumulate) {
+    out = reinterpret_cast<S*>(const_cast<char*>(p.out.data)) + i * p.out.row;
+    own = Same<S, E>::value && p.out.column == 1;
+    const Stretch first = stretchAt(p, j);
+    here = own && first.length >= n;
+    row = here ? p.out.row : width;
+    c = here ? reinterpret_cast<E*>(out + first.at)
+             : static_cast<E*>(scratch(wick::SCRATCH_C, (size_t)(height * width) * sizeof(E)));
+    if (here || !own || !accumulate) return;
+    eachStretch(p, j, n, [&](int64_t q, int64_t at, int64_t run) {
+      for (int64_t r = 0; r < m; r++) __builtin_memcpy(c + r * row + q, out + r * p.out.row + at, run * sizeof(E));
+    });
+  }
+  bool adds(bool later) const { return later || (own && accumulate); }
+  void finish() const {
+    if (here) return;
+    eachStretch(p, j, n, [&](int64_t q, int64_t at, int64_t run) {
+      deliver(c + q, row, out + at, p.out, m, run, accumulate && !own);
+    });
+  }
+};
+
 // Even slabs of the inner dimension.
 template <class E> int64_t slabDepth(int64_t k) {
   const int64_t slabs = (k + Tile<E>::DEPTH - 1) / Tile<E>::DEPTH;
   return roundUp((k + slabs - 1) / slabs, 4);
 }
 
+// Panels that a task takes: at most GROUP, and as even a share of them as half as many to that give.
+int64_t evenPanels(int64_t panels) {
+  int64_t best = GROUP, least = INT64_MAX;
+  for (int64_t each = GROUP; each >= GROUP / 2; each--) {
+    const int64_t tasks = (panels + each - 1) / each, threads = wick::threadCount();
+    const int64_t longest = (tasks + threads - 1) / threads * each;
+    if (longest < least) best = each, least = longest;
+  }
+  return best;
+}
+
 // Few rows and many columns: A stays packed, tasks take groups of columns, so that each element of B is packed once, by
 // the thread that needs it.
 template <class S> void low(const Product& p, bool accumulate) {
   typedef typename ComputeOf<S>::type E;
-  constexpr int64_t R = Tile<E>::ROWS, W = Tile<E>::VECTORS * Vec<E>::N, COLUMNS = GROUP * W;
+  constexpr int64_t R = Tile<E>::ROWS, W = Tile<E>::VECTORS * Vec<E>::N;
   const S* a = reinterpret_cast<const S*>(p.a.data);
-  const S* b = reinterpret_cast<const S*>(p.b.data);
-  S* out = reinterpret_cast<S*>(const_cast<char*>(p.out.data));
-  const bool direct = Same<S, E>::value && p.out.column == 1;
   const int64_t depth = slabDepth<E>(p.k), slabs = (p.k + depth - 1) / depth, height = roundUp(p.m, R),
-                panels = height / R;
+                panels = height / R, columns = evenPanels((p.n + W - 1) / W) * W;
   E* block = static_cast<E*>(scratch(wick::SCRATCH_B, (size_t)height * p.k * sizeof(E)));
   parallel(slabs * panels, 1 + 65536 / (R * depth), [&](int64_t begin, int64_t end) {
     for (int64_t q = begin; q < end; q++) {
@@ -319,19 +388,17 @@ template <class S> void low(const Product& p, bool accumulate) {
                               block + k0 * height + i * d);
     }
   });
-  parallelTasks((p.n + COLUMNS - 1) / COLUMNS, [&](int64_t begin, int64_t end) {
-    E* group = static_cast<E*>(scratch(wick::SCRATCH_A, (size_t)COLUMNS * depth * sizeof(E)));
-    E* sums = direct ? nullptr : static_cast<E*>(scratch(wick::SCRATCH_C, (size_t)height * COLUMNS * sizeof(E)));
+  parallelTasks((p.n + columns - 1) / columns, [&](int64_t begin, int64_t end) {
+    E* group = static_cast<E*>(scratch(wick::SCRATCH_A, (size_t)columns * depth * sizeof(E)));
     for (int64_t g = begin; g < end; g++) {
-      const int64_t j0 = g * COLUMNS, n = least(p.n - j0, COLUMNS);
-      E* c = direct ? reinterpret_cast<E*>(out) + j0 : sums;
+      const int64_t j0 = g * columns, n = least(p.n - j0, columns);
+      const Block<S, E> to(p, 0, j0, p.m, n, height, columns, accumulate);
       for (int64_t k0 = 0; k0 < p.k; k0 += depth) {
         const int64_t d = least(p.k - k0, depth);
-        packPanels<S, E, (int)W>(b + j0 * p.b.column + k0 * p.b.row, p.b.column, p.b.row, n, d, group);
-        blockTimesPanels(p.m, n, d, block + k0 * height, group, c, direct ? p.out.row : COLUMNS,
-                         k0 > 0 || (direct && accumulate));
+        packColumns<S, E, (int)W>(p, j0, n, k0, d, group);
+        blockTimesPanels(p.m, n, d, block + k0 * height, group, to.c, to.row, to.adds(k0 > 0));
       }
-      if (!direct) deliver(sums, COLUMNS, out + j0 * p.out.column, p.out, p.m, n, accumulate);
+      to.finish();
     }
   });
 }
@@ -340,9 +407,6 @@ template <class S> void general(const Product& p, bool accumulate) {
   typedef typename ComputeOf<S>::type E;
   constexpr int64_t R = Tile<E>::ROWS, W = Tile<E>::VECTORS * Vec<E>::N;
   const S* a = reinterpret_cast<const S*>(p.a.data);
-  const S* b = reinterpret_cast<const S*>(p.b.data);
-  S* out = reinterpret_cast<S*>(const_cast<char*>(p.out.data));
-  const bool direct = Same<S, E>::value && p.out.column == 1;
   const int threads = p.m * p.n * p.k < SMALL_WORK ? 1 : wick::threadCount();
   const int64_t depth = slabDepth<E>(p.k), slabs = (p.k + depth - 1) / depth;
   int64_t columns = least(roundUp(p.n, W), PANELS_BYTES / (int64_t)sizeof(E) / p.k / W * W);
@@ -352,7 +416,7 @@ template <class S> void general(const Product& p, bool accumulate) {
   int64_t rows = BLOCK_BYTES / (int64_t)sizeof(E) / depth / R * R;
   int64_t rounds = (p.m + rows * threads - 1) / (rows * threads);
   rows = roundUp((p.m + rounds * threads - 1) / (rounds * threads), R);
-  const int64_t blocks = (p.m + rows - 1) / rows;
+  const int64_t tiles = (p.m + R - 1) / R, blocks = (p.m + rows - 1) / rows;
 
   E* panels = static_cast<E*>(scratch(wick::SCRATCH_B, (size_t)columns * p.k * sizeof(E)));
   for (int64_t j0 = 0; j0 < p.n; j0 += columns) {
@@ -361,28 +425,24 @@ template <class S> void general(const Product& p, bool accumulate) {
     auto packB = [&](int64_t begin, int64_t end) {
       for (int64_t q = begin; q < end; q++) {
         const int64_t j = q % count * GROUP * W, k0 = q / count * depth, d = least(p.k - k0, depth);
-        packPanels<S, E, (int)W>(b + (j0 + j) * p.b.column + k0 * p.b.row, p.b.column, p.b.row, least(n - j, GROUP * W),
-                                 d, panels + k0 * width + j * d);
+        packColumns<S, E, (int)W>(p, j0 + j, least(n - j, GROUP * W), k0, d, panels + k0 * width + j * d);
       }
     };
     parallel(slabs * count, threads == 1 ? slabs * count : least(1 + 65536 / (GROUP * W * depth), slabs * count),
              packB);
     auto work = [&](int64_t begin, int64_t end) {
       E* block = static_cast<E*>(scratch(wick::SCRATCH_A, (size_t)rows * depth * sizeof(E)));
-      E* sums = direct ? nullptr : static_cast<E*>(scratch(wick::SCRATCH_C, (size_t)rows * width * sizeof(E)));
       for (int64_t t = begin; t < end; t++) {
-        const int64_t i0 = t * rows, m = least(p.m - i0, rows);
-        if (m <= 0) continue;
-        E* c = direct ? reinterpret_cast<E*>(out) + i0 * p.out.row + j0 : sums;
-        const int64_t row = direct ? p.out.row : width;
+        const int64_t i0 = tiles * t / blocks * R, m = least(p.m, tiles * (t + 1) / blocks * R) - i0;
+        const Block<S, E> to(p, i0, j0, m, n, rows, width, accumulate);
         for (int64_t s = 0; s < slabs; s++) {
           const int64_t k0 = s * depth, d = least(p.k - k0, depth);
           for (int64_t i = 0; i < m; i += R)
             packPanel<S, E, (int)R>(a + (i0 + i) * p.a.row + k0 * p.a.column, p.a.row, p.a.column, least(m - i, R), d,
                                     block + i * d);
-          blockTimesPanels(m, n, d, block, panels + k0 * width, c, row, s > 0 || (direct && accumulate));
+          blockTimesPanels(m, n, d, block, panels + k0 * width, to.c, to.row, to.adds(s > 0));
         }
-        if (!direct) deliver(sums, width, out + i0 * p.out.row + j0 * p.out.column, p.out, m, n, accumulate);
+        to.finish();
       }
     };
     parallel(blocks, threads == 1 ? blocks : 1, work);
@@ -617,7 +677,7 @@ template <class S> void product(const Product& given, bool accumulate) {
     return;
   }
   // A transposed product has few rows on the left.
-  const bool turn = p.n <= FEW && p.m > p.n;
+  const bool turn = !p.pictures && p.n <= FEW && p.m > p.n;
   if (turn) {
     p = {given.n,
          given.m,
@@ -626,7 +686,11 @@ template <class S> void product(const Product& given, bool accumulate) {
          {given.a.data, given.a.column, given.a.row},
          {given.out.data, given.out.column, given.out.row}};
   }
-  if (p.m <= FEW) fewRows<S>(p, accumulate);
+  if (p.pictures) {
+    constexpr int64_t W = Tile<typename ComputeOf<S>::type>::VECTORS * Vec<typename ComputeOf<S>::type>::N;
+    if (p.m <= 2 * LOW && p.n >= 4 * W * wick::threadCount()) low<S>(p, accumulate);
+    else general<S>(p, accumulate);
+  } else if (p.m <= FEW) fewRows<S>(p, accumulate);
   else if (p.m <= SOME && p.n > p.m && p.b.row == 1) someRows<S>(p, accumulate);
   else if (p.m <= LOW && p.n > p.m && p.m * p.n * p.k >= SMALL_WORK) low<S>(p, accumulate);
   else general<S>(p, accumulate);
