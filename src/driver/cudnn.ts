@@ -83,29 +83,13 @@ export const CUDNN_TYPES: { readonly [D in ConvDType]: number } = {
   f16: N.CUDNN_DATA_HALF,
   bf16: N.CUDNN_DATA_BFLOAT16,
 };
+const callsOf = <K extends string>(k: K) =>
+  ({ guess: `guess${k}`, bytes: `bytes${k}`, tune: `tune${k}`, run: `run${k}` }) as const;
 /** Which call serves a kind, and the order of its operands: two that are read, one that is written. */
 const KINDS = {
-  forward: {
-    guess: 'guessForward',
-    bytes: 'bytesForward',
-    tune: 'tuneForward',
-    run: 'runForward',
-    order: ['x', 'filter', 'y'],
-  },
-  'backward-data': {
-    guess: 'guessData',
-    bytes: 'bytesData',
-    tune: 'tuneData',
-    run: 'runData',
-    order: ['filter', 'y', 'x'],
-  },
-  'backward-filter': {
-    guess: 'guessFilter',
-    bytes: 'bytesFilter',
-    tune: 'tuneFilter',
-    run: 'runFilter',
-    order: ['x', 'y', 'filter'],
-  },
+  forward: { ...callsOf('Forward'), order: ['x', 'filter', 'y'] },
+  'backward-data': { ...callsOf('Data'), order: ['filter', 'y', 'x'] },
+  'backward-filter': { ...callsOf('Filter'), order: ['x', 'y', 'filter'] },
 } as const;
 const HALVES: readonly ConvDType[] = ['f16', 'bf16'];
 /** Rounds of runs: what calls the driver often is slow at first, and the host is never quiet. */
@@ -220,17 +204,8 @@ class Cudnn extends Planned<ConvSpec, CudnnPlan> implements Dnn {
     const [engine] = engines.plans;
     if (engine)
       return {
-        spec,
-        x: 0,
-        filter: 0,
-        y: 0,
-        conv: 0,
-        algorithm: -1,
-        math: 0,
-        engines,
-        engine,
-        workspaceBytes: engine.workspaceBytes,
-        description: describe(engine),
+        ...{ spec, x: 0, filter: 0, y: 0, conv: 0, algorithm: -1, math: 0, engines, engine },
+        ...{ workspaceBytes: engine.workspaceBytes, description: describe(engine) },
       };
     engines.descriptors.release();
     return undefined;

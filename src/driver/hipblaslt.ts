@@ -27,20 +27,10 @@ export const HIPBLASLT_NUMBERS = {
   result: { size: 56, workspaceSize: 24 },
 } as const satisfies LtNumbers;
 
-const HIPBLAS_STATUS = [
-  'SUCCESS',
-  'NOT_INITIALIZED',
-  'ALLOC_FAILED',
-  'INVALID_VALUE',
-  'MAPPING_ERROR',
-  'EXECUTION_FAILED',
-  'INTERNAL_ERROR',
-  'NOT_SUPPORTED',
-  'ARCH_MISMATCH',
-  'HANDLE_IS_NULLPTR',
-  'INVALID_ENUM',
-  'UNKNOWN',
-] as const;
+const HIPBLAS_STATUS = (
+  'SUCCESS NOT_INITIALIZED ALLOC_FAILED INVALID_VALUE MAPPING_ERROR EXECUTION_FAILED INTERNAL_ERROR ' +
+  'NOT_SUPPORTED ARCH_MISMATCH HANDLE_IS_NULLPTR INVALID_ENUM UNKNOWN'
+).split(' ');
 const ALLOC_FAILED = HIPBLAS_STATUS.indexOf('ALLOC_FAILED');
 /** ROCm 6.2: the data type and compute type numbers before it were others. */
 const OLDEST = 800;

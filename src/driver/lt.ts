@@ -18,22 +18,6 @@ import { Cell, nativeBlock, type Native, type Table } from './ffi.js';
 import { Planned } from './planned.js';
 import { Workspaces } from './workspace.js';
 
-export interface LtTable extends Table {
-  readonly create: string;
-  readonly destroy: string;
-  readonly layoutCreate: string;
-  readonly layoutSet: string;
-  readonly layoutDestroy: string;
-  readonly descCreate: string;
-  readonly descSet: string;
-  readonly descDestroy: string;
-  readonly prefCreate: string;
-  readonly prefSet: string;
-  readonly prefDestroy: string;
-  readonly heuristic: string;
-  readonly matmul: string;
-}
-
 /** The 13 prototypes with a vendor's prefix; the two libraries agree on all parameters. */
 export const ltTable = (p: 'cublasLt' | 'hipblasLt') =>
   ({
@@ -55,7 +39,8 @@ export const ltTable = (p: 'cublasLt' | 'hipblasLt') =>
       `int ${p}Matmul(uintptr_t handle, uintptr_t desc, uintptr_t alpha, uintptr_t a, uintptr_t aLayout, uintptr_t ` +
       'b, uintptr_t bLayout, uintptr_t beta, uintptr_t c, uintptr_t cLayout, uintptr_t d, uintptr_t dLayout, ' +
       'uintptr_t algo, uintptr_t workspace, size_t workspaceBytes, uintptr_t stream)',
-  }) as const satisfies LtTable;
+  }) as const satisfies Table;
+type LtTable = ReturnType<typeof ltTable>;
 
 /** The numbers on which the two libraries differ. */
 export interface LtNumbers {

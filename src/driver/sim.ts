@@ -34,8 +34,6 @@ export const simOptions: SimOptions = {
   reverse: env('WICK_SIM_ORDER') === 'reverse',
   poison: Number(env('WICK_SIM_POISON') ?? 0x7f) & 0xff,
 };
-/** Every symbol launched so far, for coverage. */
-const simLaunched = new Set<string>();
 
 /**
  * The machine's own library, native/simulation/memory.cpp: memory, and modules of kernels, which run one launch at a
@@ -197,7 +195,6 @@ class SimDevice extends ImmediateDevice implements Device {
     const run = (address: Address): void => {
       this.#geometry.set([...grid, ...block, shared, simOptions.reverse ? 1 : 0, simOptions.poison]);
       this.#error[0] = 0;
-      simLaunched.add(kernel.symbol);
       const { module, entry } = kernel;
       if (this.#host.launch(module.handle, entry, this.#geometry, address, this.#error, this.#error.length) !== 0)
         throw new DriverError(`${what}: ${cText(this.#error)}`);

@@ -20,37 +20,15 @@ import type { Calls } from './checked.js';
 import { Cell, nativeBlock, nativeView, type Native, type Table } from './ffi.js';
 
 /** The calls both vendors have under names of their own; the tables in cuda.ts and hip.ts hold the symbols. */
-const SHARED_CALLS = [
-  'memAlloc',
-  'memFree',
-  'memInfo',
-  'hostAlloc',
-  'hostFree',
-  'memset8',
-  'copyHtoD',
-  'copyDtoH',
-  'copyDtoD',
-  'canAccessPeer',
-  'streamCreate',
-  'streamDestroy',
-  'streamSync',
-  'streamWaitEvent',
-  'eventCreate',
-  'eventDestroy',
-  'eventRecord',
-  'eventQuery',
-  'eventSync',
-  'eventElapsed',
-  'moduleFunction',
-  'launch',
-  'beginCapture',
-  'endCapture',
-  'instantiate',
-  'graphLaunch',
-  'graphDestroy',
-  'execDestroy',
-] as const;
-type SharedCall = (typeof SHARED_CALLS)[number];
+type SharedCall =
+  | `mem${'Alloc' | 'Free' | 'Info' | 'set8'}`
+  | `host${'Alloc' | 'Free'}`
+  | `copy${'HtoD' | 'DtoH' | 'DtoD'}`
+  | 'canAccessPeer'
+  | `stream${'Create' | 'Destroy' | 'Sync' | 'WaitEvent'}`
+  | `event${'Create' | 'Destroy' | 'Record' | 'Query' | 'Sync' | 'Elapsed'}`
+  | ('moduleFunction' | 'launch')
+  | ('beginCapture' | 'endCapture' | 'instantiate' | 'graphLaunch' | 'graphDestroy' | 'execDestroy');
 export type VendorTable = Table & { readonly [K in SharedCall]: string } & {
   readonly memAllocAsync: Table[string];
   readonly memFreeAsync: Table[string];

@@ -12,6 +12,9 @@ export interface Plane {
   readonly dtype: DType;
   readonly dims: Four;
 }
+/** How many answers a search is asked for, and where they go; the operands stand before. */
+export type Offer = [wanted: number, found: NativeArg, results: NativeArg];
+export type OfferCall = [a: number, b: number, conv: number, c: number, ...Offer];
 export interface Convolution {
   readonly kind: ConvSpec['kind'];
   readonly x: Plane;

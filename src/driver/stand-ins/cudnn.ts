@@ -1,7 +1,14 @@
 // A stand-in of cuDNN's algorithms; its graph interface is in cudnn-graph.ts.
 import { CUDNN_NUMBERS as N, CUDNN_PERF, CUDNN_TYPES } from '../cudnn.js';
 import type { NativeArg } from '../ffi.js';
-import { type Convolution, ConvolutionLibrary, type Kinds, type Setting } from './convolution.js';
+import {
+  type Convolution,
+  ConvolutionLibrary,
+  type Kinds,
+  type Offer,
+  type OfferCall,
+  type Setting,
+} from './convolution.js';
 import { graphSymbols } from './cudnn-graph.js';
 import {
   Handles,
@@ -123,65 +130,33 @@ function offer(math: number, wanted: number, found: NativeArg, results: NativeAr
   return 0;
 }
 
+type Operands = [a: number, pa: number, b: number, pb: number, conv: number, c: number, pc: number];
+type SearchCall = [...Operands, ...Offer, workspace: number, bytes: number];
 function convolutionCalls(name: string, kind: NamedConvolution): Symbols {
   return {
-    [`cudnnGetConvolution${name}Algorithm_v7`]: (
-      h: number,
-      a: number,
-      b: number,
-      conv: number,
-      c: number,
-      wanted: number,
-      found: NativeArg,
-      results: NativeArg,
-    ) => offer(kind.read(h, [a, b, c], conv).math, wanted, found, results),
+    [`cudnnGetConvolution${name}Algorithm_v7`]: (h: number, ...[a, b, conv, c, wanted, found, results]: OfferCall) =>
+      offer(kind.read(h, [a, b, c], conv).math, wanted, found, results),
     [`cudnnGetConvolution${name}WorkspaceSize`]: (
       h: number,
       a: number,
       b: number,
       conv: number,
       c: number,
-      number: number,
-      bytes: NativeArg,
+      ...more: [number, NativeArg]
     ) => {
+      const [number, bytes] = more;
       kind.read(h, [a, b, c], conv);
       hostMemory(bytes, 8).setBigUint64(0, BigInt(algorithmOf(number).workspace), true);
       return 0;
     },
-    [`cudnnFindConvolution${name}AlgorithmEx`]: (
-      h: number,
-      a: number,
-      pa: number,
-      b: number,
-      pb: number,
-      conv: number,
-      c: number,
-      pc: number,
-      wanted: number,
-      found: NativeArg,
-      results: NativeArg,
-      workspace: number,
-      bytes: number,
-    ) => {
+    [`cudnnFindConvolution${name}AlgorithmEx`]: (h: number, ...args: SearchCall) => {
+      const [a, pa, b, pb, conv, c, pc, wanted, found, results, workspace, bytes] = args;
       const convolved = kind.read(h, [a, b, c], conv);
       kind.run(h, convolved, [pa, pb, pc], { at: workspace, bytes, need: Math.min(bytes, 1 << 13) });
       return offer(convolved.math, wanted, found, results);
     },
-    [`cudnnConvolution${name}`]: (
-      h: number,
-      alpha: number,
-      a: number,
-      pa: number,
-      b: number,
-      pb: number,
-      conv: number,
-      number: number,
-      workspace: number,
-      bytes: number,
-      beta: number,
-      c: number,
-      pc: number,
-    ) => {
+    [`cudnnConvolution${name}`]: (h: number, ...args: number[]) => {
+      const [alpha, a, pa, b, pb, conv, number, workspace, bytes, beta, c, pc] = args;
       const convolved = kind.read(h, [a, b, c], conv);
       const scalar = (at: number): number =>
         convolved.x.dtype === 'f64' ? hostMemory(at, 8).getFloat64(0, true) : hostMemory(at, 4).getFloat32(0, true);

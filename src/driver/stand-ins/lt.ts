@@ -159,7 +159,7 @@ class LtLibrary {
   }
 
   /** The product that a description and its layouts speak of, if all of them fit together; addresses come later. */
-  #product(d: Description, [a, b, c, out]: readonly [Layout, Layout, Layout, Layout]): Product {
+  #product(d: Description, [a, b, c, out]: readonly Layout[]): Product {
     const numbers = this.#numbers;
     if (a.batch !== b.batch || a.batch !== out.batch || c.batch !== out.batch)
       throw new Misuse(`batches of ${a.batch}, ${b.batch}, ${c.batch} and ${out.batch}`);
@@ -212,12 +212,8 @@ class LtLibrary {
     this.#handles.get(h, 'handle');
     if (wanted !== 1) throw new Misuse(`${wanted} algorithms asked for where room for one is made`);
     const preference = this.#handles.get<Preference>(pref, 'preference');
-    const p = this.#product(this.#description(desc), [
-      this.#layout(a),
-      this.#layout(b),
-      this.#layout(c),
-      this.#layout(d),
-    ]);
+    const layouts = [a, b, c, d].map((l) => this.#layout(l));
+    const p = this.#product(this.#description(desc), layouts);
     hostMemory(found, 4).setInt32(0, 0, true);
     if (this.#refused.includes(p.a.dtype)) return NOT_SUPPORTED[this.prefix];
     const workspace = Math.min(preference.workspace, WORKSPACE);
@@ -236,30 +232,14 @@ class LtLibrary {
     return Math.max(1, ...told);
   }
 
-  matmul(
-    h: number,
-    desc: number,
-    alpha: number,
-    a: number,
-    aLayout: number,
-    b: number,
-    bLayout: number,
-    beta: number,
-    c: number,
-    cLayout: number,
-    d: number,
-    dLayout: number,
-    algo: number,
-    workspace: number,
-    workspaceBytes: number,
-    stream: number,
-  ): number {
+  matmul(h: number, desc: number, ...args: number[]): number {
+    const [alpha, a, aLayout, b, bLayout, beta, c, cLayout, d, dLayout, algo, workspace, bytes, stream] = args;
     this.#handles.get(h, 'handle');
     if (stream === 0) throw new Misuse('the default stream');
     if (c !== d) throw new Misuse('c and d are different addresses');
     const description = this.#description(desc);
     const layouts = [aLayout, bLayout, cLayout, dLayout].map((l) => this.#layout(l));
-    const p = this.#product(description, layouts as [Layout, Layout, Layout, Layout]);
+    const p = this.#product(description, layouts);
     const choice = this.#chosen(algo, p);
     const bias = this.#bias(description);
     checkAlignment({ a, b, c, d, ...(bias !== undefined && { bias }) }, choice.alignment);
@@ -275,7 +255,7 @@ class LtLibrary {
       ...(bias !== undefined && { bias }),
     };
     this.device.enqueue(stream, () => {
-      useWorkspace(this.device, workspace, workspaceBytes, choice.workspace);
+      useWorkspace(this.device, workspace, bytes, choice.workspace);
       multiply(this.device, run);
     });
     return 0;

@@ -1,7 +1,7 @@
 // A stand-in of MIOpen's immediate mode: solutions are asked for, compiled, then run.
 import type { NativeArg } from '../ffi.js';
 import { MIOPEN_NUMBERS as N, MIOPEN_SOLUTION, MIOPEN_TYPES } from '../miopen.js';
-import { type Convolution, ConvolutionLibrary, type Kinds } from './convolution.js';
+import { type Convolution, ConvolutionLibrary, type Kinds, type OfferCall } from './convolution.js';
 import { Handles, hostMemory, type HostedDevice, Misuse, StandIn, type Symbols, textAddress } from './library.js';
 
 /** Solutions by rank: the second needs no workspace. */
@@ -44,13 +44,7 @@ export function miopenStandIn(device: HostedDevice): StandIn {
     };
     symbols[`miopenConvolution${name}GetSolution`] = (
       h: number,
-      a: number,
-      b: number,
-      conv: number,
-      c: number,
-      wanted: number,
-      found: NativeArg,
-      results: NativeArg,
+      ...[a, b, conv, c, wanted, found, results]: OfferCall
     ) => {
       convolution(h, [a, b, c], conv);
       const { size, fields } = MIOPEN_SOLUTION;
@@ -63,30 +57,12 @@ export function miopenStandIn(device: HostedDevice): StandIn {
       hostMemory(found, 8).setBigUint64(0, BigInt(SOLUTIONS.length), true);
       return 0;
     };
-    symbols[`miopenConvolution${name}CompileSolution`] = (
-      h: number,
-      a: number,
-      b: number,
-      conv: number,
-      c: number,
-      id: number,
-    ) => {
+    symbols[`miopenConvolution${name}CompileSolution`] = (h: number, ...[a, b, conv, c, id]: number[]) => {
       compiled.add(JSON.stringify([convolution(h, [a, b, c], conv), solution(id)]));
       return 0;
     };
-    symbols[`miopenConvolution${name}Immediate`] = (
-      h: number,
-      a: number,
-      pa: number,
-      b: number,
-      pb: number,
-      conv: number,
-      c: number,
-      pc: number,
-      workspace: number,
-      bytes: number,
-      id: number,
-    ) => {
+    symbols[`miopenConvolution${name}Immediate`] = (h: number, ...args: number[]) => {
+      const [a, pa, b, pb, conv, c, pc, workspace, bytes, id] = args;
       const convolved = convolution(h, [a, b, c], conv);
       const chosen = solution(id);
       if (!compiled.has(JSON.stringify([convolved, chosen])))
