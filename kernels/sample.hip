@@ -77,6 +77,11 @@ WICK_FN float value_of(u64 rank) {
   return bits_as<float>(bits >> 31 ? bits & 0x7fffffffu : ~bits);
 }
 WICK_FN i32 token_of(u64 rank) { return (i32) ~(u32)rank; }
+/** Whether anything is changed in the row before it is drawn from; otherwise it is read where it is. */
+WICK_FN bool has_changes(const DrawRow& d) { return d.mask >= 0 || d.history >= 0 || d.biases + d.ends > 0; }
+WICK_FN const float* row_of(const Drawing& p, const DrawRow& d) {
+  return (has_changes(d) ? p.work : p.logits) + (i64)blockIdx.y * p.n;
+}
 WICK_FN bool has_filter(const DrawRow& d) { return d.top_k > 0 || d.top_p < 1 || d.min_p > 0 || d.typical_p < 1; }
 WICK_FN double distance(const DrawRow& d, float top, float logit) {
   return ((double)top - (double)logit) / d.temperature;
@@ -147,10 +152,11 @@ WICK_FN void top(const Drawing& p) {
   const Stretch s = stretch_of(p.n, blockIdx.x, gridDim.x);
   const i64 row = (i64)blockIdx.y * p.n, part = (i64)blockIdx.y * gridDim.x + blockIdx.x;
   const float* raw = p.logits + row;
-  float* x = p.work + row;
-  change(p, d, s, raw, x);
+  if (has_changes(d)) change(p, d, s, raw, p.work + row);
+  const float* x = row_of(p, d);
   u64 best = 0;
-  UNROLL(1, 1)
+  // A block has about four rounds: their loads are under way together.
+  UNROLL(4, 4)
   for (int i = s.begin + threadIdx.x; i < s.end; i += DRAW_THREADS) {
     const u64 mine = rank_of(x[i], i);
     best = mine > best ? mine : best;
@@ -187,13 +193,14 @@ WICK_FN void weigh(const Drawing& p) {
   __shared__ u64 ranks[WAVE_SLOTS];
   __shared__ double sums[WAVE_SLOTS];
   __shared__ u32 bins[DRAW_BINS];
-  UNROLL(1, 1)
-  for (int b = threadIdx.x; b < DRAW_BINS; b += DRAW_THREADS) bins[b] = 0;
   begin_in_turn();
   const DrawRow& d = p.rows[blockIdx.y];
+  if (d.temperature == 0) return;
+  UNROLL(1, 1)
+  for (int b = threadIdx.x; b < DRAW_BINS; b += DRAW_THREADS) bins[b] = 0;
   const float most = value_of(top_rank(p, ranks));
-  if (d.temperature == 0 || !(most > Limits<float>::lowest())) return;
-  const float* x = p.work + (i64)blockIdx.y * p.n;
+  if (!(most > Limits<float>::lowest())) return;
+  const float* x = row_of(p, d);
   const Stretch s = stretch_of(p.n, blockIdx.x, gridDim.x);
   const bool filter = has_filter(d);
   double mass = 0;
@@ -240,7 +247,7 @@ WICK_FN double block_sum(double v, Slots& s) { return group_sum(v, DRAW_THREADS,
 WICK_FN i32 draw_from_all(const Drawing& p, const DrawRow& d, float most, double uniform, Slots& slots) {
   const int parts = gridDim.x;
   const double* masses = p.masses + (i64)blockIdx.y * parts;
-  const float* x = p.work + (i64)blockIdx.y * p.n;
+  const float* x = row_of(p, d);
   const double upto = block_prefix((int)threadIdx.x < parts ? masses[threadIdx.x] : 0.0, slots.prefix);
   double target = uniform * slots.prefix[parts - 1];
   const u32 fits = (int)threadIdx.x < parts && upto > target ? threadIdx.x : parts - 1;
@@ -428,10 +435,12 @@ WICK_FN void draw(const Drawing& p) {
   begin_in_turn();
   const int row = blockIdx.y, parts = gridDim.x;
   const DrawRow& d = p.rows[row];
+  const bool by_one = d.temperature == 0 || !has_filter(d);
+  if (by_one && blockIdx.x != 0) return;
   const u64 rank = top_rank(p, slots.words);
   const float most = value_of(rank);
-  const bool none = !(most > Limits<float>::lowest()), filter = has_filter(d);
-  if (none || d.temperature == 0 || !filter) {
+  const bool none = !(most > Limits<float>::lowest());
+  if (none || by_one) {
     if (blockIdx.x != 0) return;
     const i32 token = none ? -1 : d.temperature == 0 ? token_of(rank) : draw_from_all(p, d, most, uniform_of(d), slots);
     return finish(p, d, token, slots);
@@ -456,7 +465,7 @@ WICK_FN void draw(const Drawing& p) {
   const u32 group = (u32)block_least(enough ? threadIdx.x : DRAW_THREADS - 1, slots);
   const double furthest = (group + 1) * (double)(DRAW_REACH * Each) / DRAW_BINS;
   const Stretch s = stretch_of(p.n, blockIdx.x, parts);
-  const float* x = p.work + (i64)row * p.n;
+  const float* x = row_of(p, d);
   double* const weights = p.weights + (i64)row * DRAW_LIST;
   u32* const ids = p.ids + (i64)row * DRAW_LIST;
   UNROLL(1, 1)
