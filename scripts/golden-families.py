@@ -32,7 +32,7 @@ COHERE = dict(head_dim=16, num_experts=6, sliding_window=6)
 # Types without attention, or with a list of layers instead of their number.
 UNASKED = {**{kind: ('num_attention_heads', 'num_key_value_heads', 'intermediate_size', 'max_position_embeddings')
               for kind in ('mamba', 'mamba2', 'falcon_mamba')}, 'nemotron_h': ('num_hidden_layers',), 'gpt_neo': ('num_key_value_heads',),
-           'recurrent_gemma': ('max_position_embeddings',), 'opt': ('num_key_value_heads', 'intermediate_size'), 'biogpt': ('num_key_value_heads',),
+           'recurrent_gemma': ('max_position_embeddings',), 'jetmoe': ('num_attention_heads',), 'opt': ('num_key_value_heads', 'intermediate_size'), 'biogpt': ('num_key_value_heads',),
            'distilbert': ('hidden_size', 'num_hidden_layers', 'num_attention_heads', 'intermediate_size'),
            **{kind: ('hidden_size', 'num_hidden_layers', 'num_attention_heads', 'num_key_value_heads', 'intermediate_size',
                        'max_position_embeddings') for kind in ('codegen', 'openai-gpt', 'dbrx')},
@@ -139,6 +139,9 @@ MODELS = {
     'minimax-b': ('minimax', dict(num_local_experts=4, head_dim=20, layer_types=['full_attention', 'linear_attention', 'linear_attention'],
                   full_attn_alpha_factor=0.7, full_attn_beta_factor=1.3, linear_attn_alpha_factor=0.8, linear_attn_beta_factor=1.2,
                   mlp_alpha_factor=0.9, mlp_beta_factor=1.4, block_size=8, sliding_window=6)),
+    'jetmoe': ('jetmoe', dict(kv_channels=12, num_local_experts=4)),
+    'jetmoe-b': ('jetmoe', dict(kv_channels=16, num_local_experts=5, num_experts_per_tok=3, activation_function='gelu',
+                 rms_norm_eps=1e-3, tie_word_embeddings=False)),
     'cohere2_moe': ('cohere2_moe', {**COHERE, 'head_dim': 12, 'num_shared_experts': 2, 'sliding_window_pattern': 3}),
     'cohere2_moe-b': ('cohere2_moe', {**COHERE, 'num_hidden_layers': 4, 'num_shared_experts': 1, 'rms_norm_eps': 1e-5,
                       'shared_expert_combination_strategy': 'sum', 'expert_selection_fn': 'sigmoid', 'attention_bias': True,

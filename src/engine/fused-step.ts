@@ -69,9 +69,9 @@ const plainNorm = (f: NormFeature): boolean => f.kind === 'rms' && !f.weightless
 
 /** Attention that one launch does: everything but what stands here. */
 export function attends(a: Attention, like: Attention): boolean {
-  const { alibi, chunk, sinks, clip, temperature, gated, qkNorm, rope, valueNorm, keysOf, outNorm } = a;
+  const { alibi, chunk, sinks, clip, temperature, gated, qkNorm, rope, valueNorm, keysOf, outNorm, experts } = a;
   const sizes = a.heads === like.heads && a.kvHeads === like.kvHeads && a.headDim === like.headDim;
-  const extras = [alibi, chunk, sinks, clip, temperature, gated, valueNorm, keysOf, outNorm].every(
+  const extras = [alibi, chunk, sinks, clip, temperature, gated, valueNorm, keysOf, outNorm, experts].every(
     (x) => x === undefined || x === false,
   );
   const norms = !qkNorm || (qkNorm.over === 'head' && !qkNorm.afterRope && plainNorm(qkNorm.norm));
@@ -95,10 +95,10 @@ function feeds(m: Mlp): boolean {
       [m.gateFactor, m.outFactor, m.innerNorm, m.sparse].every((x) => x === undefined)
     );
   if (m.kind !== 'experts') return false;
-  const { groups, sparseMixer, clamped, onInput, shared, ungated, latent, routerNorm, scaled } = m;
+  const { groups, sparseMixer, clamped, onInput, shared, ungated, latent, routerNorm, scaled, summed } = m;
   if (groups && groups.count > 1) return false;
   const ofShared = [shared?.gated, shared?.factor];
-  const extras = [sparseMixer, clamped, onInput, ungated, latent, ...ofShared, routerNorm, scaled].every(
+  const extras = [sparseMixer, clamped, onInput, ungated, latent, ...ofShared, routerNorm, scaled, summed].every(
     (x) => x === undefined || x === false,
   );
   return extras && isGate(m.activation) && choiceFits({ experts: m.count, chosen: m.chosen });

@@ -13,6 +13,7 @@ import type { Device } from '../tensor/device.js';
 import { keep, scope } from '../tensor/scope.js';
 import { QTensor, type Weight } from '../tensor/qtensor.js';
 import type { Tensor } from '../tensor/tensor.js';
+import { ExpertAttentionMixer } from './expert-attention.js';
 import { type Features, keyed, type Layer, type Mixer, type Mlp } from './features.js';
 import { AttentionMixer, ConvMixer, LatentMixer, type MixerContext, Norm, norm } from './mixers.js';
 import { LayerInput, LayerInputs } from './layer-inputs.js';
@@ -27,6 +28,7 @@ import type { Weights } from './weights.js';
 
 export type MixerModule =
   | AttentionMixer
+  | ExpertAttentionMixer
   | LatentMixer
   | ConvMixer
   | DeltaMixer
@@ -40,7 +42,7 @@ export type MlpModule = Dense | Mixture | DenseWithExperts;
 function mixer(w: Weights, f: Mixer, hidden: number, deep: Init): MixerModule | undefined {
   switch (f.kind) {
     case 'attention':
-      return new AttentionMixer(w, f, hidden, deep);
+      return f.experts ? new ExpertAttentionMixer(w, f, hidden) : new AttentionMixer(w, f, hidden, deep);
     case 'latent':
       return new LatentMixer(w, f, hidden, deep);
     case 'conv':

@@ -59,6 +59,8 @@ export interface Attention {
   readonly lends?: boolean;
   /** A norm on the heads' answers, before the last product. */
   readonly outNorm?: NormFeature;
+  /** Queries and outputs are products of experts, of which a token has as many as a key has queries. */
+  readonly experts?: { readonly count: number };
 }
 
 /** Keys and values through a narrow latent vector, which alone is cached. */
@@ -248,6 +250,8 @@ export interface Experts {
   readonly routerNorm?: { readonly eps: number; readonly factor: number };
   /** Chosen experts' weights are multiplied by a stored number of each. */
   readonly scaled?: boolean;
+  /** A bias is added to what they answer together. */
+  readonly summed?: boolean;
 }
 
 /**

@@ -130,6 +130,8 @@ export class Mixture extends Layer {
   /** Where experts work on a narrower vector: to it and back. */
   readonly input: AnyLinear | undefined;
   readonly output: AnyLinear | undefined;
+  /** What is added to the experts' sum. */
+  readonly sumBias: Tensor | undefined;
   readonly #group: ShardGroup | undefined;
 
   constructor(w: Weights, f: Experts, hidden: number) {
@@ -148,6 +150,7 @@ export class Mixture extends Layer {
       w.bias('router', [all], 'f32'),
     );
     if (f.routerNorm) this.routerNorm = norm(w, 'routerNorm', { kind: 'rms', eps: f.routerNorm.eps }, hidden);
+    if (f.summed) this.sumBias = w.tensor('expertsSum', [hidden]);
     if (f.scaled) this.scales = w.tensor('expertScale', [all], undefined, 'weight', 'f32');
     if (f.choiceBias) this.choiceBias = w.tensor('choiceBias', [all], undefined, 'weight', 'f32');
     const gateUp = ['expertGate', 'expertUp'] as const;
@@ -212,7 +215,8 @@ export class Mixture extends Layer {
       : this.#through(rows.unsqueeze(1), ids, by);
     const own = out.reshape([b, t, chosen, width]).sum([2], false);
     const sum = this.#group ? this.#group.allReduce(own) : own;
-    const y = this.output ? this.output.forward(sum) : sum;
+    const made = this.output ? this.output.forward(sum) : sum;
+    const y = this.sumBias ? made.add(this.sumBias) : made;
     if (!this.shared) return y;
     const s = this.shared.forward(x);
     return y.add(this.sharedSwitch ? s.mul(this.sharedSwitch.forward(x).sigmoid()) : s);

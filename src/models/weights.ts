@@ -26,7 +26,7 @@ export const MODEL_ROLES = [
 /** Parts of a layer. */
 export const LAYER_ROLES = [
   ...['beforeMixer', 'afterMixer', 'beforeMlp', 'afterMlp'],
-  ...['q', 'k', 'v', 'o', 'qNorm', 'kNorm', 'sinks'],
+  ...['q', 'k', 'v', 'o', 'qNorm', 'kNorm', 'sinks', 'qRouter', 'oSum', 'expertsSum'],
   ...['qA', 'qANorm', 'qB', 'kvA', 'kvANorm', 'kvB'],
   ...['gate', 'up', 'down', 'activation'],
   ...['router', 'choiceBias', 'expertGate', 'expertUp', 'expertDown'],

@@ -14,6 +14,7 @@ import {
   experts,
   firstCount,
   fixedRope,
+  fusedGateUp,
   fusedQkv,
   gated,
   lastFull,
@@ -27,6 +28,7 @@ import {
   sharedNames,
   sizesOf,
   sparseLayers,
+  stackedGateUp,
   UNGATED_BIAS,
   ungated,
   windowsBy,
@@ -340,4 +342,48 @@ const hunyuan3 = family({
   },
 });
 
-export const FURTHER_FAMILIES = [gptNeo, codegen, nanochat, afmoe, xglm, dbrx, hunyuan3];
+const KEYS_AND_VALUES = fusedGateUp('self_attention.kv_proj');
+const JET_EXPERTS = stackedGateUp('mlp.input_linear');
+const jetmoe = family({
+  types: ['jetmoe'],
+  features: (c) => {
+    const [kvHeads, chosen] = [c.count('num_key_value_heads', 16, 1), c.count('num_experts_per_tok', 2, 1)];
+    const count = c.count('num_local_experts', 8, 1);
+    c.ignore('aux_loss_coef', 'head_dim', 'num_attention_heads'); // which the others make
+    const s = {
+      ...{ hidden: c.count('hidden_size', undefined, 1), heads: kvHeads * chosen, kvHeads },
+      headDim: c.count('kv_channels', 128, 1),
+      layers: c.count('num_hidden_layers', undefined, 1),
+      maxPositions: c.count('max_position_embeddings', 4096, 1),
+    };
+    return build('jetmoe', c, s, {
+      norm: { kind: 'rms', eps: 1e-6 },
+      rope: ropeOf(c, s),
+      attention: () => ({ experts: { count } }),
+      mlp: () => ({
+        kind: 'experts',
+        activation: activationOf(c, 'activation_function'),
+        ...{ count, chosen, inner: c.count('intermediate_size', undefined, 1) },
+        ...{ score: 'logits', weights: 'softmax', summed: true },
+      }),
+      tied: true,
+      more: { finalNorm: rms(c) },
+    });
+  },
+  names: {
+    ...LLAMA_NAMES,
+    q: 'self_attention.experts.input_linear',
+    k: KEYS_AND_VALUES.gate,
+    v: KEYS_AND_VALUES.up,
+    o: 'self_attention.experts.output_linear',
+    qRouter: 'self_attention.experts.router.layer',
+    oSum: { name: 'self_attention.experts.bias', bare: true },
+    router: 'mlp.router.layer',
+    expertGate: JET_EXPERTS.gate,
+    expertUp: JET_EXPERTS.up,
+    expertDown: 'mlp.output_linear',
+    expertsSum: { name: 'mlp.bias', bare: true },
+  },
+});
+
+export const FURTHER_FAMILIES = [gptNeo, codegen, nanochat, afmoe, xglm, dbrx, hunyuan3, jetmoe];
