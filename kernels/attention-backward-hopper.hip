@@ -7,7 +7,7 @@
 //   attention_backward_hopper_query_T_D  owns queries, grid (query tiles, heads, batch): the gradient of queries
 // 384 threads, head dimensions 64 and 128; rows must be 16-byte aligned, delta comes from attention_delta_T. Scores are
 // scaled; what else changes them is compiled in: _capped, _biased (alibi, a mask), _capped_biased. Shared bytes:
-// 1024 + 4 * D * (128 + 3 * 64) + 1536.
+// 1024 + 4 * D * (128 + 3 * 64) + 1536, and where there is a mask 3 * 2 * 128 * 64 more.
 #include "attention-hopper.h"
 #include "settle.h"
 
@@ -30,86 +30,132 @@ template <class T, int D, int Rows> WICK_FN void copy_rows(unsigned char* to, co
     at += Step * stride, to += Step * 128;
   }
 }
+/** In powers of two. A row of which a mask hides every key has none; its weights are 0 without it. */
+template <int Changes> WICK_FN float lse_units(float lse) {
+  return Changes & BIASED && lse == Limits<float>::lowest() ? 0 : lse * LOG2_E;
+}
 template <int N> struct Count { static constexpr int value = N; };
-/** What a mask adds to the score of query i and key j, by ln 2. */
-template <class T> WICK_FN float mask_of(const Attention& p, i64 at) {
-  if (p.mask_kind == 1) return ((const u8*)p.mask)[at] ? 0 : Limits<float>::lowest();
-  return to_compute(((const T*)p.mask)[at]) * LOG2_E;
+constexpr int BACKWARD_ROWS = 128, BACKWARD_OTHERS = 64, BACKWARD_STAGES = 3, BACKWARD_COPYING = 40;
+constexpr u32 BACKWARD_MASK_BYTES = 2 * BACKWARD_ROWS * BACKWARD_OTHERS;
+
+/** What a block owns, and the tiles that stream past it: of keys, or of the queries of all heads of a key head. */
+struct BackwardWork {
+  Sequence s;
+  int head0, kv_head, r0, mine, theirs, first, tiles, steps;
+};
+template <bool OwnKeys> WICK_FN BackwardWork backward_work(const Attention& p) {
+  constexpr int Rows = BACKWARD_ROWS, Others = BACKWARD_OTHERS;
+  const int group = p.heads / p.kv_heads;
+  BackwardWork w;
+  w.s = sequence_of(p, blockIdx.z);
+  w.head0 = OwnKeys ? blockIdx.y * group : blockIdx.y;
+  w.kv_head = OwnKeys ? blockIdx.y : blockIdx.y / group;
+  w.r0 = (OwnKeys ? blockIdx.x : gridDim.x - 1 - blockIdx.x) * Rows;  // the longest rows of a causal problem first
+  w.mine = OwnKeys ? w.s.nk : w.s.nq, w.theirs = OwnKeys ? w.s.nq : w.s.nk;
+  const Range seen = OwnKeys ? queries_seeing(p, w.s, w.r0, w.r0 + Rows - 1) : keys_seen(p, w.s, w.r0, w.r0 + Rows - 1);
+  w.first = seen.begin / Others;
+  w.tiles = seen.begin < seen.end ? (seen.end + Others - 1) / Others - w.first : 0;
+  w.steps = OwnKeys ? w.tiles * group : w.tiles;
+  return w;
+}
+
+/** Shared memory: own rows twice, stages of others twice, log-sum-exp and delta of queries that stream past, masks. */
+template <int D> struct BackwardShared {
+  static constexpr u32 OwnBytes = BACKWARD_ROWS * D * 2, OtherBytes = BACKWARD_OTHERS * D * 2;
+  unsigned char* own;
+  WICK_MEMBER unsigned char* others(int stage) const { return own + 2 * OwnBytes + 2 * stage * OtherBytes; }
+  WICK_MEMBER float* stats(int stage) const { return (float*)others(BACKWARD_STAGES) + stage * 2 * BACKWARD_OTHERS; }
+  WICK_MEMBER unsigned char* mask(int stage) const {
+    return (unsigned char*)stats(BACKWARD_STAGES) + stage * BACKWARD_MASK_BYTES;
+  }
+};
+struct BackwardBarriers {
+  u64 full_own, full[BACKWARD_STAGES], empty[BACKWARD_STAGES];
+};
+
+/** What the copying group does: the rows that the block owns, then stage by stage what streams past them. */
+template <class T, int D, bool OwnKeys, int Changes>
+WICK_FN void backward_copies(const Attention& p, const BackwardWork& w, const BackwardShared<D>& shared,
+                             BackwardBarriers& b) {
+  constexpr int Rows = BACKWARD_ROWS, Others = BACKWARD_OTHERS, Stages = BACKWARD_STAGES;
+  const Sequence& s = w.s;
+  // Rows of keys and values, or of queries and the gradient of the output.
+  auto copy = [&](unsigned char* to, auto rows, bool key, int head, int from, int count) {
+    UNROLL(1, 1)
+    for (int which = 0; which < 2; which++) {
+      const void* base = key ? which ? p.v : p.k : which ? p.dout : p.q;
+      i64 strides[3];
+#pragma unroll
+      for (int d = 0; d < 3; d++)
+        strides[d] = key ? which ? p.v_strides[d] : p.k_strides[d] : which ? p.dout_strides[d] : p.q_strides[d];
+      copy_rows<T, D, rows.value>(
+          to + which * rows.value * D * 2,
+          (const T*)base + s.batch * strides[0] + head * strides[1] + ((key ? s.k_row : s.q_row) + from) * strides[2],
+          strides[2], count - from);
+    }
+  };
+  copy(shared.own, Count<Rows>{}, OwnKeys, OwnKeys ? w.kv_head : w.head0, w.r0, w.mine);
+  barrier_arrive_copied(&b.full_own);
+  int head = w.head0, tile = 0;
+  UNROLL(1, 1)
+  for (int step = 0; step < w.steps; step++) {
+    const int stage = step % Stages, o0 = (w.first + tile) * Others;
+    const u32 parity = (step / Stages & 1) ^ 1;
+    barrier_wait(b.empty + stage, parity);
+    copy(shared.others(stage), Count<Others>{}, !OwnKeys, OwnKeys ? head : w.kv_head, o0, w.theirs);
+    if constexpr (OwnKeys) {
+      const int which = threadIdx.x / Others, i = o0 + threadIdx.x % Others;
+      const float* from = (const float*)(which ? p.delta : p.lse);
+      async_copy4(shared.stats(stage) + threadIdx.x, i < s.nq ? from + lse_index(p, s, head, i) : from, i < s.nq);
+    }
+    barrier_arrive_copied(b.full + stage);
+    if constexpr (Changes & BIASED) {
+      if (p.mask_kind)
+        copy_mask<T, OwnKeys ? Others : Rows, OwnKeys ? Rows : Others, 4>(p, s, head, OwnKeys ? o0 : w.r0,
+                                                                          OwnKeys ? w.r0 : o0, shared.mask(stage),
+                                                                          b.empty + stage, parity, b.full + stage);
+    }
+    if (++tile == w.tiles) tile = 0, head++;
+  }
+  async_commit();
+  async_wait<0>();  // a thread must not leave while its copies are under way
 }
 
 template <class T, int D, bool OwnKeys, int Changes> WICK_FN void attention_backward_hopper(const Attention& p) {
-  constexpr int Rows = 128, Others = 64, Stages = 3;
+  constexpr int Rows = BACKWARD_ROWS, Others = BACKWARD_OTHERS, Stages = BACKWARD_STAGES;
   // The next products are begun before the sums are made, where there are registers for both.
   constexpr bool Ahead = !OwnKeys || D == 64;
   constexpr u32 OwnBytes = Rows * D * 2, OtherBytes = Others * D * 2;
-  const int group = p.heads / p.kv_heads, head0 = OwnKeys ? blockIdx.y * group : blockIdx.y,
-            kv_head = OwnKeys ? blockIdx.y : blockIdx.y / group;
-  const Sequence s = sequence_of(p, blockIdx.z);
-  // the longest rows of a causal problem first
-  const int r0 = (OwnKeys ? blockIdx.x : gridDim.x - 1 - blockIdx.x) * Rows;
-  const int mine = OwnKeys ? s.nk : s.nq, theirs = OwnKeys ? s.nq : s.nk;
-  if (r0 >= mine) return;
-  const Range seen = OwnKeys ? queries_seeing(p, s, r0, r0 + Rows - 1) : keys_seen(p, s, r0, r0 + Rows - 1);
-  const int first = seen.begin / Others, tiles = seen.begin < seen.end ? (seen.end + Others - 1) / Others - first : 0;
-  const int steps = OwnKeys ? tiles * group : tiles;
+  const BackwardWork work = backward_work<OwnKeys>(p);
+  const Sequence& s = work.s;
+  const int mine = work.mine, steps = work.steps;
+  if (work.r0 >= mine) return;
 
   DYNAMIC_SHARED(unsigned char, raw);
-  unsigned char* shared = raw + (1024 - (shared_address(raw) & 1023)) % 1024;
-  unsigned char* others = shared + 2 * OwnBytes;
-  float* stats = (float*)(others + 2 * Stages * OtherBytes);  // log-sum-exp and delta of queries that stream past
-  __shared__ u64 full_own, full[Stages], empty[Stages];
-  if (threadIdx.x == 0) barrier_init(&full_own, 128);
+  const BackwardShared<D> shared = {raw + (1024 - (shared_address(raw) & 1023)) % 1024};
+  __shared__ BackwardBarriers b;
+  const bool masked = Changes & BIASED && p.mask_kind;
+  if (threadIdx.x == 0) barrier_init(&b.full_own, 128);
   if (threadIdx.x < Stages) {
-    barrier_init(full + threadIdx.x, 128);
-    barrier_init(empty + threadIdx.x, Rows / 16);  // a lane of every computing warp
+    barrier_init(b.full + threadIdx.x, masked ? 256 : 128);  // a mask arrives by itself
+    barrier_init(b.empty + threadIdx.x, Rows / 16);          // a lane of every computing warp
   }
   __syncthreads();
 
   if (threadIdx.x < 128) {
-    asm volatile("setmaxnreg.dec.sync.aligned.u32 40;");
-    // Rows of keys and values, or of queries and the gradient of the output.
-    auto copy = [&](unsigned char* to, auto rows, bool key, int head, int from, int count) {
-      UNROLL(1, 1)
-      for (int which = 0; which < 2; which++) {
-        const void* base = key ? which ? p.v : p.k : which ? p.dout : p.q;
-        i64 strides[3];
-#pragma unroll
-        for (int d = 0; d < 3; d++)
-          strides[d] = key ? which ? p.v_strides[d] : p.k_strides[d] : which ? p.dout_strides[d] : p.q_strides[d];
-        copy_rows<T, D, rows.value>(
-            to + which * rows.value * D * 2,
-            (const T*)base + s.batch * strides[0] + head * strides[1] + ((key ? s.k_row : s.q_row) + from) * strides[2],
-            strides[2], count - from);
-      }
-    };
-    copy(shared, Count<Rows>{}, OwnKeys, OwnKeys ? kv_head : head0, r0, mine);
-    barrier_arrive_copied(&full_own);
-    int head = head0, tile = 0;
-    UNROLL(1, 1)
-    for (int step = 0; step < steps; step++) {
-      const int stage = step % Stages, o0 = (first + tile) * Others;
-      barrier_wait(empty + stage, (step / Stages & 1) ^ 1);
-      copy(others + 2 * stage * OtherBytes, Count<Others>{}, !OwnKeys, OwnKeys ? head : kv_head, o0, theirs);
-      if constexpr (OwnKeys) {
-        const int which = threadIdx.x / Others, i = o0 + threadIdx.x % Others;
-        const float* from = (const float*)(which ? p.delta : p.lse);
-        async_copy4(stats + stage * 2 * Others + threadIdx.x, i < s.nq ? from + lse_index(p, s, head, i) : from,
-                    i < s.nq);
-      }
-      barrier_arrive_copied(full + stage);
-      if (++tile == tiles) tile = 0, head++;
-    }
-    async_commit();
-    async_wait<0>();  // a thread must not leave while its copies are under way
-    return;
+    fewer_registers<BACKWARD_COPYING>();
+    return backward_copies<T, D, OwnKeys, Changes>(p, work, shared, b);
   }
 
-  asm volatile("setmaxnreg.inc.sync.aligned.u32 232;");
+  more_registers<BACKWARD_COPYING>();
   const int team = threadIdx.x / 128 - 1, lane = threadIdx.x % 32;
-  const int m0 = r0 + 64 * team, m = m0 + threadIdx.x % 128 / 32 * 16 + lane / 4, column = lane % 4 * 2;
-  const u32 at = shared_address(shared), others_at = at + 2 * OwnBytes;
+  const int m0 = work.r0 + 64 * team, m = m0 + threadIdx.x % 128 / 32 * 16 + lane / 4, column = lane % 4 * 2;
+  const u32 at = shared_address(shared.own), others_at = at + 2 * OwnBytes;
   const u64 own = operand(at + team * 64 * 128, 16), rows = operand(others_at, 16),
             turned = operand(others_at, Others * 128);
+  const float unit = (float)(Changes & CAPPED ? p.softcap : p.scale) * LOG2_E;
+  Cap cap = {};
+  if constexpr (Changes & CAPPED) cap = cap_of(p, 1);
   float sum[D / 2], value_sum[OwnKeys ? D / 2 : 1], weight[32], slope[32], lse[2], delta[2];
   u32 w[16], g[16];
 #pragma unroll
@@ -120,15 +166,15 @@ template <class T, int D, bool OwnKeys, int Changes> WICK_FN void attention_back
 #pragma unroll
   for (int r = 0; r < 2; r++) {
     const bool in = !OwnKeys && m + 8 * r < s.nq;
-    const i64 index = in ? lse_index(p, s, head0, m + 8 * r) : 0;
-    lse[r] = in ? ((const float*)p.lse)[index] * LOG2_E : 0;
+    const i64 index = in ? lse_index(p, s, work.head0, m + 8 * r) : 0;
+    lse[r] = in ? lse_units<Changes>(((const float*)p.lse)[index]) : 0;
     delta[r] = in ? ((const float*)p.delta)[index] : 0;
   }
 
   // Products of the own rows with those of a step, and of what belongs to both.
   auto begin_products = [&](int step) {
     const u64 to = (u64)(step % Stages * 2 * (OtherBytes >> 4));
-    if (step < steps) barrier_wait(full + step % Stages, step / Stages & 1);
+    if (step < steps) barrier_wait(b.full + step % Stages, step / Stages & 1);
     fence_products();
     products_fence();
 #pragma unroll
@@ -143,11 +189,10 @@ template <class T, int D, bool OwnKeys, int Changes> WICK_FN void attention_back
   };
   // Products to weights and the gradients of products, but for the scale.
   auto weigh = [&](int step, int head, int o0) {
-    const float in = Changes & CAPPED ? (float)(p.scale / p.softcap) : 1,
-                unit = (float)(Changes & CAPPED ? p.softcap : p.scale) * LOG2_E;
     const float bias = Changes & BIASED && p.slopes ? -LOG2_E * p.slopes[head] : 0;
     const int from = o0 + column;
-    const float* stat = stats + step % Stages * 2 * Others + column;
+    const float apart = (float)(from + (OwnKeys ? s.offset : -s.offset) - m);
+    const float* stat = shared.stats(step % Stages) + column;
     u32 seen[2] = {~0u, ~0u};
     if (!(OwnKeys ? all_seen(p, s, o0, o0 + Others - 1, m0, m0 + 63)
                   : all_seen(p, s, m0, m0 + 63, o0, o0 + Others - 1))) {
@@ -158,55 +203,46 @@ template <class T, int D, bool OwnKeys, int Changes> WICK_FN void attention_back
         seen[r] = m + 8 * r < mine ? bits_below(range.end - from) & ~bits_below(range.begin - from) : 0;
       }
     }
+    if constexpr (Changes & CAPPED) cap_scores(cap, weight);
 #pragma unroll
-    for (int n = 0; n < Others / 8; n++) {
-      // no more of a mask is fetched ahead than there are registers for
-      if (Changes & BIASED && n == Others / 16) asm volatile("" ::: "memory");
+    for (int part = 0; part < 4; part++) {  // 16 columns each
+      float power[8], row_delta[8];
 #pragma unroll
-      for (int r = 0; r < 2; r++) {
-        float pair[2], pair_slope[2];
+      for (int e = 0; e < 8; e++) {
+        const int r = e / 2 % 2, far = 16 * part + e / 4 * 8 + e % 2;
+        row_delta[e] = OwnKeys ? stat[Others + far] : delta[r];
+        power[e] = fmag(weight[8 * part + e], unit, OwnKeys ? -lse_units<Changes>(stat[far]) : -lse[r]);
+        if constexpr (Changes & BIASED) power[e] = fmag(fabsf(apart + (float)(far - 8 * r)), bias, power[e]);
+      }
+      if (masked) {
+        const Frag f = mask_words < OwnKeys ? Others : Rows,
+                   OwnKeys > (shared.mask(step % Stages), 64 * team + threadIdx.x % 128 / 32 * 16, 16 * part);
 #pragma unroll
-        for (int h = 0; h < 2; h++) {
-          const int e = 4 * n + 2 * r + h;
-          const float row_lse = OwnKeys ? stat[8 * n + h] * LOG2_E : lse[r],
-                      row_delta = OwnKeys ? stat[Others + 8 * n + h] : delta[r];
-          const bool there = seen[r] >> (2 * n + h) & 1;
-          float power, factor = 1;
-          if constexpr (Changes & CAPPED) {
-            const float t = small_tanh(weight[e] * in);
-            power = fmag(t, unit, -row_lse);
-            factor = fmag(-t, t, 1.0f);
-          } else {
-            power = fmag(weight[e], unit, -row_lse);
-          }
-          if constexpr (Changes & BIASED) {
-            const int apart = from + (OwnKeys ? s.offset : -s.offset) - m;
-            power = fmag(fabsf((float)apart + (float)(8 * n + h - 8 * r)), bias, power);
-            if (p.mask_kind && there) {
-              const int i = OwnKeys ? from + 8 * n + h : m + 8 * r, j = OwnKeys ? m + 8 * r : from + 8 * n + h;
-              const float more = mask_of<T>(p, s.batch * p.mask_strides[0] + head * p.mask_strides[1] +
-                                                   i * p.mask_strides[2] + j * p.mask_strides[3]);
-              power = more == Limits<float>::lowest() ? more : power + more;  // such a row's lse may be as low
-            }
-          }
-          const float x = fast_exp2(power);
-          pair[h] = there ? x : 0;
-          pair_slope[h] = there ? x * (slope[e] - row_delta) * factor : 0;
-        }
-        w[2 * n + r] = pack_pair<T>(pair[0], pair[1]);
-        g[2 * n + r] = pack_pair<T>(pair_slope[0], pair_slope[1]);
+        for (int e = 0; e < 8; e++) power[e] = mask_of<T>(f.w[e / 2], e % 2, power[e]);
+      }
+#pragma unroll
+      for (int e = 0; e < 8; e++) {
+        const float x = fast_exp2(power[e]), t = weight[8 * part + e];
+        power[e] = seen[e / 2 % 2] >> (4 * part + e / 4 * 2 + e % 2) & 1 ? x : 0;
+        row_delta[e] = power[e] * (slope[8 * part + e] - row_delta[e]);
+        if constexpr (Changes & CAPPED) row_delta[e] *= fmag(-t, t, 1.0f);
+      }
+#pragma unroll
+      for (int e = 0; e < 4; e++) {
+        w[4 * part + e] = pack_pair<T>(power[2 * e], power[2 * e + 1]);
+        g[4 * part + e] = pack_pair<T>(row_delta[2 * e], row_delta[2 * e + 1]);
       }
     }
   };
 
-  barrier_wait(&full_own, 0);
+  barrier_wait(&b.full_own, 0);
   if (Ahead) begin_products(0);
-  int head = head0, tile = 0;
+  int head = work.head0, tile = 0;
   UNROLL(1, 1)
   for (int step = 0; step < steps; step++) {
     if (!Ahead) begin_products(step);
     products_wait<0>();
-    weigh(step, head, (first + tile) * Others);
+    weigh(step, head, (work.first + tile) * Others);
     products_fence();
     const u64 x = turned + step % Stages * 2 * (OtherBytes >> 4);
 #pragma unroll
@@ -217,21 +253,21 @@ template <class T, int D, bool OwnKeys, int Changes> WICK_FN void attention_back
     products_commit();
     if (Ahead) begin_products(step + 1);  // past the last one they are nobody's
     products_wait<Ahead ? 1 : 0>();
-    if (lane == 0) barrier_arrive(empty + step % Stages);
-    if (++tile == tiles) tile = 0, head++;
+    if (lane == 0) barrier_arrive(b.empty + step % Stages);
+    if (++tile == work.tiles) tile = 0, head++;
   }
   products_wait<0>();
 
 #pragma unroll
   for (int r = 0; r < 2; r++) {
     if (m + 8 * r >= mine) continue;
-    T* to = OwnKeys ? key_row<T>(p, p.dk, p.dk_strides, s, kv_head, m + 8 * r)
-                    : query_row<T>(p.dq, p.dq_strides, s, head0, m + 8 * r);
+    T* to = OwnKeys ? key_row<T>(p, p.dk, p.dk_strides, s, work.kv_head, m + 8 * r)
+                    : query_row<T>(p.dq, p.dq_strides, s, work.head0, m + 8 * r);
 #pragma unroll
     for (int e = 2 * r; e < D / 2; e += 4)
       *(u32*)(to + column + e / 4 * 8) = pack_pair<T>(sum[e] * (float)p.scale, sum[e + 1] * (float)p.scale);
     if constexpr (OwnKeys) {
-      to = key_row<T>(p, p.dv, p.dv_strides, s, kv_head, m + 8 * r);
+      to = key_row<T>(p, p.dv, p.dv_strides, s, work.kv_head, m + 8 * r);
 #pragma unroll
       for (int e = 2 * r; e < D / 2; e += 4)
         *(u32*)(to + column + e / 4 * 8) = pack_pair<T>(value_sum[e], value_sum[e + 1]);

@@ -21,4 +21,133 @@ WICK_FN u32 bits_below(int n) {
   return count < 32 ? (1u << count) - 1 : ~0u;
 }
 
+/** A copying thread keeps so many registers; a computing one gets half of what three of 168 then leave. */
+template <int Copying> WICK_FN void fewer_registers() {
+  asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(Copying));
+}
+template <int Copying> WICK_FN void more_registers() {
+  asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"((3 * 168 - Copying) / 2));
+}
+
+// ---- masks: the copying group brings a tile of one, and lays it out as it is added ----
+
+/** -infinity, twice. */
+template <class T> constexpr u32 HIDDEN_PAIR = same<T, half> ? 0xfc00fc00u : 0xff80ff80u;
+/** Four numbers; of four bytes those that are 0 become what hides a key, others what adds nothing. */
+struct Pairs {
+  u32 x, y;
+};
+template <class T> WICK_FN Pairs added_of(u32 flags) {
+  const u32 zero = ~(((flags & 0x7f7f7f7fu) + 0x7f7f7f7fu) | flags);  // the highest bit of a byte says so
+  Pairs all;
+  asm("prmt.b32 %0, %1, %1, 0x9988;" : "=r"(all.x) : "r"(zero));  // that bit, 16 times
+  asm("prmt.b32 %0, %1, %1, 0xbbaa;" : "=r"(all.y) : "r"(zero));
+  return {all.x & HIDDEN_PAIR<T>, all.y & HIDDEN_PAIR<T>};
+}
+/** What a mask adds, in 16 bits. */
+template <class T> WICK_FN u32 added_at(const Attention& p, i64 at) {
+  if (p.mask_kind == 2) return ((const u16*)p.mask)[at];
+  return ((const u8*)p.mask)[at] ? 0 : HIDDEN_PAIR<T> >> 16;
+}
+/**
+ * 128 threads bring what a mask says of queries from i0 on and keys from j0 on, once `empty` lets them, and arrive at
+ * `full`; Batch loads of flags are under way at once. Of rows and keys that are not there it says anything: nobody
+ * sees them.
+ */
+template <class T, int Rows, int Keys, int Batch>
+WICK_FN void copy_mask(const Attention& p, const Sequence& s, int head, int i0, int j0, unsigned char* to, u64* empty,
+                       u32 parity, u64* full) {
+  constexpr int Parts = Keys / 8, Step = 128 / Parts, Count = Rows / Step;
+  const int c = threadIdx.x % Parts, r0 = threadIdx.x / Parts, keys = s.nk - j0 - 8 * c, rows = s.nq - i0 - r0;
+  const i64 row = p.mask_strides[2], step = p.mask_strides[3], down = Step * row;
+  i64 at = s.batch * p.mask_strides[0] + head * p.mask_strides[1] + (i0 + r0) * row + (j0 + 8 * c) * step;
+  to += place(r0, c, Rows);
+  const bool packs = step == 1 && row % 8 == 0 && s.nk % 8 == 0;
+  if (p.mask_kind == 1 && packs && ((u64)p.mask + at) % 8 == 0) {
+    UNROLL(1, 1)
+    for (int first = 0; first < Count; first += Batch) {
+      u64 flags[Batch];
+#pragma unroll
+      for (int n = 0; n < Batch; n++, at += down)
+        flags[n] = (first + n) * Step < rows && keys > 0 ? *(const u64*)((const u8*)p.mask + at) : 0;
+      if (first == 0) barrier_wait(empty, parity);
+#pragma unroll
+      for (int n = 0; n < Batch; n++, to += Step * 128) {
+        const Pairs low = added_of<T>((u32)flags[n]), high = added_of<T>((u32)(flags[n] >> 32));
+        *(word4*)to = word4{low.x, low.y, high.x, high.y};
+      }
+    }
+    return barrier_arrive(full);
+  }
+  barrier_wait(empty, parity);
+  if (p.mask_kind == 2 && packs && ((u64)p.mask + 2 * at) % 16 == 0) {
+    UNROLL(1, 4)
+    for (int n = 0; n < Count; n++, at += down, to += Step * 128) {
+      const bool there = n * Step < rows && keys > 0;
+      async_all16(to, (const u16*)p.mask + (there ? at : 0), there);
+    }
+    return barrier_arrive_copied(full);
+  }
+  UNROLL(1, 1)
+  for (int n = 0; n < Count; n++, at += down, to += Step * 128) {
+    u32 words[4] = {};
+#pragma unroll
+    for (int e = 0; e < 8; e++)
+      if (n * Step < rows && e < keys) words[e / 2] |= added_at<T>(p, at + e * step) << e % 2 * 16;
+    *(word4*)to = word4{words[0], words[1], words[2], words[3]};
+  }
+  barrier_arrive(full);
+}
+/**
+ * Of a mask's tile what belongs to 16 scores a row that a lane has, from `others` on: words 0 and 1 of row and row + 8,
+ * then those of eight further on. Turned: rows are keys, and `others` queries.
+ */
+template <int Rows, bool Turned> WICK_FN Frag mask_words(const unsigned char* tile, int row, int others) {
+  const int lane = threadIdx.x % 32;
+  Frag f;
+  if constexpr (Turned)
+    LDMATRIX(".trans", f, tile + place(others + lane / 16 * 8 + lane % 8, row / 8 + lane / 8 % 2, Rows));
+  else LDMATRIX("", f, tile + place(row + lane % 16, others / 8 + lane / 16, Rows));
+  return f;
+}
+/** What a word adds to the first or the second of two scores, by ln 2. */
+template <class T> WICK_FN float mask_of(u32 word, int which, float score) {
+  return fmag(to_compute(bits_as<T>((u16)(word >> 16 * which))), LOG2_E, score);
+}
+
+// ---- soft caps ----
+
+/**
+ * The tangent of small numbers is a polynomial, off by 6e-7 at most, which spares two steps of the slow unit; numbers
+ * and result are scaled in its coefficients.
+ */
+struct Cap {
+  float in, unit, near, k[4];
+};
+WICK_FN Cap cap_of(const Attention& p, float unit) {
+  const float in = (float)(p.scale / p.softcap), square = in * in, first = in * unit;
+  return {in,
+          unit,
+          in < 1e4f ? 0.6f / in : 0.0f,  // of larger ones coefficients would overflow
+          {first * 0.999991f, first * square * -0.33298975f, first * square * square * 0.12974554f,
+           first * square * square * square * -0.03961128f}};
+}
+WICK_FN float near_cap(const Cap& cap, float x) {
+  const float u = x * x;
+  return x * fmaf(u, fmaf(u, fmaf(u, cap.k[3], cap.k[2]), cap.k[1]), cap.k[0]);
+}
+/** Products to unit * tanh(in * product). */
+template <int N> WICK_FN void cap_scores(const Cap& cap, float (&score)[N]) {
+  float most[4] = {};  // one would wait for itself
+#pragma unroll
+  for (int e = 0; e < N; e++) most[e % 4] = fmaxf(most[e % 4], fabsf(score[e]));
+  if (ballot64(!(fmaxf(fmaxf(most[0], most[1]), fmaxf(most[2], most[3])) < cap.near))) {
+#pragma unroll
+    for (int e = 0; e < N; e++) score[e] = small_tanh(score[e] * cap.in) * cap.unit;
+  } else {
+#pragma unroll
+    for (int e = 0; e < N; e++) score[e] = near_cap(cap, score[e]);
+  }
+}
+
 #endif

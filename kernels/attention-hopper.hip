@@ -3,7 +3,8 @@
 //
 // attention_hopper_T_D for head dimensions 64 and 128, 384 threads, as many blocks as multiprocessors (fewer for small
 // problems): a block takes query tiles of 128 rows, in pairs of a long and a short one where causal rows differ, and
-// copies the next one's queries and keys while it ends the one before. Shared bytes: 1024 + 2 * D * (2 * 128 + 4 * 128).
+// copies the next one's queries and keys while it ends the one before. Shared bytes: 1024 + 2 * D * (2 * 128 + 4 * 128),
+// and where there is a mask 2 * 128 * 128 more.
 // Compiled for sm_90a, as its module declares. Rows must be 16-byte aligned.
 //
 // Scores are scaled; what else changes them is compiled in: _capped, _biased (alibi, a mask), _capped_biased. While one
@@ -16,6 +17,8 @@
 #if defined(WICK_NVIDIA) && defined(__CUDA_ARCH_FEAT_SM90_ALL)
 
 constexpr int HOPPER_ROWS = 128, HOPPER_KEYS = 128, HOPPER_STAGES = 2;
+/** Registers of a copying thread, which a mask passes through. */
+template <int Changes> constexpr int HOPPER_COPYING = Changes& BIASED ? 72 : 40;
 
 /** A query tile and its key tiles. */
 struct HopperTile {
@@ -48,15 +51,17 @@ WICK_FN bool hopper_tile(const Attention& p, int n, HopperTile& t) {
   return true;
 }
 
-/** Barriers of query tiles, and of the stages of keys and values. */
+/** Barriers of query tiles, of the stages of keys and values, and of each team's part of a mask's tile. */
 struct HopperBarriers {
-  u64 full_q[2], empty_q[2], full[2][HOPPER_STAGES], empty[2][HOPPER_STAGES];
+  u64 full_q[2], empty_q[2], full[2][HOPPER_STAGES], empty[2][HOPPER_STAGES], full_mask[2], empty_mask[2];
 };
 WICK_FN void begin_barriers(HopperBarriers& b) {
   constexpr u32 Readers = HOPPER_ROWS / 16;  // a lane of every computing warp
   if (threadIdx.x < 2) {
     barrier_init(b.full_q + threadIdx.x, 128);
     barrier_init(b.empty_q + threadIdx.x, Readers);
+    barrier_init(b.full_mask + threadIdx.x, 128);
+    barrier_init(b.empty_mask + threadIdx.x, Readers / 2);
   }
   if (threadIdx.x < 2 * HOPPER_STAGES) {
     barrier_init(&b.full[0][0] + threadIdx.x, 128);
@@ -65,13 +70,37 @@ WICK_FN void begin_barriers(HopperBarriers& b) {
   __syncthreads();
 }
 
+/** Where a key lies; page -1 where there is none. */
+struct PageRow {
+  i32 page, inside;
+};
+WICK_FN PageRow look_up(const Attention& p, const Sequence& s, int j) {
+  if (j >= s.nk) return {-1, 0};
+  i32 page = p.pages[(i64)s.batch * p.page_table + j / p.page_rows];
+  if ((u32)page >= (u32)p.pages_there) {  // negative ones are huge without their sign
+    bad_place(p);
+    page = 0;
+  }
+  return {page, j % p.page_rows};
+}
+
+/** Where a team's part of a mask's tile lies: behind queries, keys and values. */
+template <int D> WICK_FN unsigned char* mask_tile(unsigned char* shared, int team) {
+  return shared + 2 * D * (2 * HOPPER_ROWS + 2 * HOPPER_STAGES * HOPPER_KEYS) + team * 64 * HOPPER_KEYS * 2;
+}
+
 /** What the copying group does: queries, then the keys and values they see, tile by tile for as long as there are. */
-template <class T, int D> WICK_FN void hopper_copies(const Attention& p, unsigned char* shared, HopperBarriers& b) {
+template <class T, int D, int Changes>
+WICK_FN void hopper_copies(const Attention& p, unsigned char* shared, HopperBarriers& b) {
   // A thread copies part c of rows r0, r0 + Step, ...: a step is a multiple of 8 rows, so parts keep their places in
   // the line.
   constexpr int Rows = HOPPER_ROWS, Keys = HOPPER_KEYS, Stages = HOPPER_STAGES, Parts = D / 8, Step = 128 / Parts;
   constexpr u32 TileBytes = Keys * D * 2, QueryBytes = Rows * D * 2;
   const int t = threadIdx.x, c = t % Parts, r0 = t / Parts;
+  // Of pages the 32 rows of a warp, so many at once, are looked up by a lane each, a tile ahead.
+  constexpr int Side = 32 / Parts;
+  const int mine = t % Side + t / 32 * Side + t % 32 / Side * Step;
+  PageRow row = {};
   HopperTile w;
   u32 done = 0, queries = 0;  // key tiles and query tiles so far; both sides count alike
   UNROLL(1, 1)
@@ -89,6 +118,7 @@ template <class T, int D> WICK_FN void hopper_copies(const Attention& p, unsigne
     barrier_arrive_copied(b.full_q + queries % 2);
     queries++;
     // Tiles are taken from the last to the first: those at the diagonal come first. Keys and values take turns.
+    if (p.pages) row = look_up(p, w.s, (w.first + w.tiles - 1) * Keys + mine);
     UNROLL(1, 1)
     for (int n = 0; n < 2 * w.tiles; n++) {
       const int which = n % 2, j0 = (w.first + w.tiles - 1 - n / 2) * Keys;
@@ -98,15 +128,12 @@ template <class T, int D> WICK_FN void hopper_copies(const Attention& p, unsigne
       const T* from = (const T*)(which ? p.v : p.k) + w.kv_head * strides[1] + 8 * c;
       to = shared + 2 * QueryBytes + (which * Stages + stage) * TileBytes + place(r0, c, Keys);
       if (p.pages) {
-        // The 32 rows of a warp are looked up by a lane each.
-        constexpr int Side = 32 / Parts;  // rows that a warp copies at once
-        const int lane = t % 32, mine = j0 + lane % Side + (t / 32) * Side + lane / Side * Step;
-        i64 place = -1;
-        if (mine < w.s.nk) place = key_row<const T>(p, nullptr, strides, w.s, 0, mine) - (const T*)nullptr;
+        const i64 place = row.page < 0 ? -1 : row.page * strides[0] + row.inside * strides[2];
+        if (which && n + 1 < 2 * w.tiles) row = look_up(p, w.s, j0 - Keys + mine);
         barrier_wait(&b.empty[which][stage], (done / Stages & 1) ^ 1);
-        UNROLL(1, 2)
+        UNROLL(1, 4)
         for (int r = 0; r < Keys; r += Step) {
-          const i64 there = shfl(place, r / Step * Side + lane / Parts, 32);
+          const i64 there = shfl(place, r / Step * Side + t % 32 / Parts, 32);
           async_copy16(to, there < 0 ? (const T*)p.q : from + there, there < 0 ? 0 : 16);
           to += Step * 128;
         }
@@ -121,6 +148,12 @@ template <class T, int D> WICK_FN void hopper_copies(const Attention& p, unsigne
         }
       }
       barrier_arrive_copied(&b.full[which][stage]);
+      if (Changes & BIASED && p.mask_kind && !which) {
+        UNROLL(1, 1)
+        for (int team = 0; team < 2; team++)
+          copy_mask<T, 64, Keys, 8>(p, w.s, w.head, w.i0 + 64 * team, j0, mask_tile<D>(shared, team),
+                                    b.empty_mask + team, (done & 1) ^ 1, b.full_mask + team);
+      }
       done += which;
     }
   }
@@ -130,63 +163,52 @@ template <class T, int D> WICK_FN void hopper_copies(const Attention& p, unsigne
 
 // ---- what happens to scores: a lane has rows i and i + 8, and of them columns j, j + 1, j + 8, j + 9, ... ----
 
-/** Adds what a mask says of the numbers of row i in units of ln 2. */
-template <class T>
-WICK_FN void add_mask(const Attention& p, const HopperTile& w, int r, int i, int j, float (&score)[64]) {
-  typedef unsigned short Pair;
-  const i64 step = p.mask_strides[3],
-            at = w.s.batch * p.mask_strides[0] + w.head * p.mask_strides[1] + i * p.mask_strides[2] + j * step;
-  const u8* flags = (const u8*)p.mask + at;
-  const T* added = (const T*)p.mask + at;
-  const int count = i < w.s.nq ? w.s.nk - j : 0;
-  if (p.mask_kind == 1) {
-    const bool pairs = step == 1 && (u64)flags % 2 == 0;
-#pragma unroll
-    for (int e = 0; e < 16; e++) {
-      u32 two = 0x101;
-      if (pairs && 8 * e + 1 < count) two = *(const Pair*)(flags + 8 * e);
-      else if (8 * e < count) two = flags[8 * e * step] | (8 * e + 1 < count ? flags[(8 * e + 1) * step] << 8 : 0);
-      if (!(two & 0xff)) score[4 * e + 2 * r] = Limits<float>::lowest();
-      if (!(two >> 8)) score[4 * e + 2 * r + 1] = Limits<float>::lowest();
-    }
-  } else {
-    const bool pairs = step == 1 && (u64)added % 4 == 0;
-#pragma unroll
-    for (int e = 0; e < 16; e++) {
-      T two[2] = {};
-      if (pairs && 8 * e + 1 < count) *(u32*)two = *(const u32*)(added + 8 * e);
-      else if (8 * e < count) {
-        two[0] = added[8 * e * step];
-        if (8 * e + 1 < count) two[1] = added[(8 * e + 1) * step];
-      }
-#pragma unroll
-      for (int h = 0; h < 2; h++) score[4 * e + 2 * r + h] = fmag(to_compute(two[h]), LOG2_E, score[4 * e + 2 * r + h]);
-    }
-  }
+WICK_FN int lane_row() { return threadIdx.x % 128 / 32 * 16 + threadIdx.x % 32 / 4; }
+WICK_FN int lane_column() { return threadIdx.x % 4 * 2; }
+
+/** What scores meet, made once. */
+template <int Changes> struct ScoreUnits {
+  float unit;  // from scores to powers of two
+  Cap cap;
+};
+template <int Changes> WICK_FN ScoreUnits<Changes> units_of(const Attention& p) {
+  ScoreUnits<Changes> units = {(float)p.scale * LOG2_E, {}};
+  if constexpr (Changes & CAPPED) units.cap = cap_of(p, (float)p.softcap * LOG2_E);
+  return units;
 }
-/** From products to powers of two, where scores are more than scaled. */
+/** A team's part of a mask's tile. */
+struct MaskPart {
+  const unsigned char* at;
+  u64 *full, *empty;
+};
+/** From products to powers of two, where scores are more than scaled; `n` key tiles came before this one. */
 template <class T, int Changes>
-WICK_FN void change_scores(const Attention& p, const HopperTile& w, int i, int j, float (&score)[64]) {
-  float unit = (float)p.scale * LOG2_E;
+WICK_FN void change_scores(const Attention& p, const HopperTile& w, const ScoreUnits<Changes>& units, int i, int j,
+                           const MaskPart& mask, u32 n, float (&score)[64]) {
   if constexpr (Changes & CAPPED) {
-    const float in = (float)(p.scale / p.softcap);
-    unit = (float)p.softcap * LOG2_E;
+    cap_scores(units.cap, score);
+  } else {
 #pragma unroll
-    for (int e = 0; e < 64; e++) score[e] = small_tanh(score[e] * in);
-  }
-  const float slope = Changes & BIASED && p.slopes ? -LOG2_E * p.slopes[w.head] : 0;
-#pragma unroll
-  for (int e = 0; e < 64; e++) {
-    score[e] *= unit;
-    if constexpr (Changes & BIASED) {
-      const float far = (float)(i + e / 2 % 2 * 8 + w.s.offset - j) - (float)(e / 4 * 8 + e % 2);
-      score[e] = fmag(fabsf(far), slope, score[e]);
-    }
+    for (int e = 0; e < 64; e++) score[e] *= units.unit;
   }
   if constexpr (Changes & BIASED) {
-    if (p.mask_kind) {
+    if (p.slopes) {
+      const float slope = -LOG2_E * p.slopes[w.head];
 #pragma unroll
-      for (int r = 0; r < 2; r++) add_mask<T>(p, w, r, i + 8 * r, j, score);
+      for (int e = 0; e < 64; e++) {
+        const float far = (float)(i + e / 2 % 2 * 8 + w.s.offset - j) - (float)(e / 4 * 8 + e % 2);
+        score[e] = fmag(fabsf(far), slope, score[e]);
+      }
+    }
+    if (p.mask_kind) {
+      barrier_wait(mask.full, n & 1);
+#pragma unroll
+      for (int g = 0; g < 8; g++) {
+        const Frag f = mask_words<64, false>(mask.at, threadIdx.x % 128 / 32 * 16, 16 * g);
+#pragma unroll
+        for (int e = 0; e < 8; e++) score[8 * g + e] = mask_of<T>(f.w[e / 2], e % 2, score[8 * g + e]);
+      }
+      if (threadIdx.x % 32 == 0) barrier_arrive(mask.empty);
     }
   }
 }
@@ -195,11 +217,12 @@ WICK_FN void change_scores(const Attention& p, const HopperTile& w, int i, int j
  * to powers of two.
  */
 template <class T, int Changes>
-WICK_FN void soften(const Attention& p, const HopperTile& w, int q0, int j0, float (&score)[64], float (&top)[2],
-                    float (&sum)[2], float (&keep)[2]) {
-  const int lane = threadIdx.x % 32, row = q0 + threadIdx.x % 128 / 32 * 16 + lane / 4, from = j0 + lane % 4 * 2;
-  const float unit = Changes ? 1 : (float)p.scale * LOG2_E;
-  if constexpr (Changes) change_scores<T, Changes>(p, w, row, from, score);
+WICK_FN void soften(const Attention& p, const HopperTile& w, const ScoreUnits<Changes>& units, int q0, int j0,
+                    const MaskPart& mask, u32 n, float (&score)[64], float (&top)[2], float (&sum)[2],
+                    float (&keep)[2]) {
+  const int row = q0 + lane_row(), from = j0 + lane_column();
+  const float unit = Changes ? 1 : units.unit;
+  if constexpr (Changes) change_scores<T, Changes>(p, w, units, row, from, mask, n, score);
   if (!all_seen(p, w.s, q0, q0 + 63, j0, j0 + HOPPER_KEYS - 1)) {
 #pragma unroll
     for (int r = 0; r < 2; r++) {
@@ -255,21 +278,23 @@ template <class T, int D, int Changes> WICK_FN void attention_hopper(const Atten
   unsigned char* shared = raw + (1024 - (shared_address(raw) & 1023)) % 1024;
   __shared__ HopperBarriers b;
   begin_barriers(b);
-  const int group = threadIdx.x / 128, t = threadIdx.x % 128;
+  const int group = threadIdx.x / 128;
   if (group == 0) {
-    asm volatile("setmaxnreg.dec.sync.aligned.u32 40;");
-    hopper_copies<T, D>(p, shared, b);
+    fewer_registers<HOPPER_COPYING<Changes>>();
+    hopper_copies<T, D, Changes>(p, shared, b);
     return;
   }
-  asm volatile("setmaxnreg.inc.sync.aligned.u32 232;");
-  const int team = group - 1, warp = t / 32, lane = t % 32;
-  const int row = 16 * warp + lane / 4, column = lane % 4 * 2;  // rows row and row + 8 of the team's 64
+  more_registers<HOPPER_COPYING<Changes>>();
+  const int team = group - 1, lane = threadIdx.x % 32;
+  const int row = lane_row(), column = lane_column();  // rows row and row + 8 of the team's 64
   const u32 k_tiles = shared_address(shared) + 2 * QueryBytes, v_tiles = k_tiles + Stages * TileBytes;
   const u64 k_operand = operand(k_tiles, 16), v_operand = operand(v_tiles, Keys * 128);
   HopperTile w = {};
   int done = 0, queries = 0;  // key tiles and query tiles so far; both sides count alike
   float out[D / 2], score[64], top[2], sum[2], keep[2];
   u32 weights[32];
+  const ScoreUnits<Changes> units = units_of<Changes>(p);
+  const MaskPart mask = {mask_tile<D>(shared, team), b.full_mask + team, b.empty_mask + team};
   u64 q_operand = 0;
   int q0 = 0;
 
@@ -297,7 +322,7 @@ template <class T, int D, int Changes> WICK_FN void attention_hopper(const Atten
     if (lane == 0) barrier_arrive(of);
   };
   auto soften_tile = [&](int n) {
-    soften<T, Changes>(p, w, q0, (w.first + w.tiles - 1 - n) * Keys, score, top, sum, keep);
+    soften<T, Changes>(p, w, units, q0, (w.first + w.tiles - 1 - n) * Keys, mask, done + n, score, top, sum, keep);
   };
   auto pack = [&]() {
 #pragma unroll
@@ -369,15 +394,15 @@ template <class T, int D, int Changes> WICK_FN void attention_hopper_joined(cons
   unsigned char* shared = raw + (1024 - (shared_address(raw) & 1023)) % 1024;
   __shared__ HopperBarriers b;
   begin_barriers(b);
-  const int group = threadIdx.x / 128, t = threadIdx.x % 128;
+  const int group = threadIdx.x / 128;
   if (group == 0) {
-    asm volatile("setmaxnreg.dec.sync.aligned.u32 40;");
-    hopper_copies<T, D>(p, shared, b);
+    fewer_registers<HOPPER_COPYING<Changes>>();
+    hopper_copies<T, D, Changes>(p, shared, b);
     return;
   }
-  asm volatile("setmaxnreg.inc.sync.aligned.u32 232;");
-  const int team = group - 1, warp = t / 32, lane = t % 32;
-  const int row = 16 * warp + lane / 4, column = lane % 4 * 2;  // rows row and row + 8 of the team's 64
+  more_registers<HOPPER_COPYING<Changes>>();
+  const int team = group - 1, lane = threadIdx.x % 32;
+  const int row = lane_row(), column = lane_column();  // rows row and row + 8 of the team's 64
   const u32 k_tiles = shared_address(shared) + 2 * QueryBytes, v_tiles = k_tiles + Stages * TileBytes;
   const u64 k_operand = operand(k_tiles, 16), v_operand = operand(v_tiles, Keys * 128);
   const u64 q_operands = operand(shared_address(shared) + team * 64 * 128, 16);
@@ -385,6 +410,8 @@ template <class T, int D, int Changes> WICK_FN void attention_hopper_joined(cons
   u32 done = 0, queries = 0;  // key tiles and query tiles so far; both sides count alike
   float out[D / 2], score[64], top[2] = {}, sum[2] = {}, keep[2];
   u32 weights[32];
+  const ScoreUnits<Changes> units = units_of<Changes>(p);
+  const MaskPart mask = {mask_tile<D>(shared, team), b.full_mask + team, b.empty_mask + team};
 
   auto release = [&](u64* of) {
     if (lane == 0) barrier_arrive(of);
@@ -437,7 +464,8 @@ template <class T, int D, int Changes> WICK_FN void attention_hopper_joined(cons
     if (more) {
       release(&b.empty[0][stage]);
       if (n == tiles - 1) release(b.empty_q + qs);
-      soften<T, Changes>(p, w, w.i0 + 64 * team, (w.first + tiles - 1 - n) * Keys, score, top, sum, keep);
+      soften<T, Changes>(p, w, units, w.i0 + 64 * team, (w.first + tiles - 1 - n) * Keys, mask, done, score, top, sum,
+                         keep);
     }
     products_wait<0>();
     if (done > 0) release(&b.empty[1][before]);

@@ -270,7 +270,8 @@ export function forwardLaunch(c: AttentionCall, dtype: AttentionDType, device: D
   if (ofHopper) {
     const blocks = Math.min(device.multiprocessors, ceilDiv(c.tq, HOPPER_ROWS) * c.heads * c.batch);
     const variant = { dtype, dim: ofHopper, changes: changesOf(c) };
-    return launch(onHopper, variant, blocks, HOPPER_THREADS.threads, args, 1024 + 2 * c.dim * (2 * HOPPER_ROWS + 512));
+    const shared = 1024 + 2 * c.dim * (2 * HOPPER_ROWS + 512) + (c.maskKind ? 2 * HOPPER_ROWS * 128 : 0);
+    return launch(onHopper, variant, blocks, HOPPER_THREADS.threads, args, shared);
   }
   const tile = MATRIX_TILES.find((t) => MATRIX[t].dim === dim && MATRIX[t].shared <= device.sharedPerBlockOptin);
   if (small && tile && hasMatrixUnits(device)) {
@@ -335,7 +336,7 @@ export function backwardLaunches(c: AttentionCall, dtype: AttentionDType, device
     if (ofHopper) {
       const grid = [ceilDiv(count, HOPPER_ROWS), heads, c.batch];
       const variant = { side, dtype: half, dim: ofHopper, changes: changesOf(c) };
-      const shared = 1024 + 4 * c.dim * (HOPPER_ROWS + 3 * 64) + 1536;
+      const shared = 1024 + 4 * c.dim * (HOPPER_ROWS + 3 * 64) + 1536 + (c.maskKind ? 3 * 2 * HOPPER_ROWS * 64 : 0);
       return launch(backwardOnHopper, variant, grid, HOPPER_THREADS.threads, { p: c }, shared);
     }
     if (half && tile && hasMatrixUnits(device)) {
