@@ -121,24 +121,98 @@ WICK_FN void backward_copies(const Attention& p, const BackwardWork& w, const Ba
   async_wait<0>();  // a thread must not leave while its copies are under way
 }
 
+/** Of the two rows that a lane has, m and m + 8: where they are, what they meet, and of queries their numbers. */
+struct OwnRows {
+  int m0, m, column;
+  float unit, lse[2], delta[2];
+  Cap cap;
+};
+template <bool OwnKeys, int Changes> WICK_FN OwnRows own_rows_of(const Attention& p, const BackwardWork& work) {
+  const int lane = threadIdx.x % 32, m0 = work.r0 + (threadIdx.x / 128 - 1) * 64,
+            m = m0 + threadIdx.x % 128 / 32 * 16 + lane / 4;
+  OwnRows o = {m0, m, lane % 4 * 2, (float)(Changes & CAPPED ? p.softcap : p.scale) * LOG2_E, {}, {}, {}};
+  if constexpr (Changes & CAPPED) o.cap = cap_of(p, 1);
+#pragma unroll
+  for (int r = 0; r < 2; r++) {
+    if (OwnKeys || m + 8 * r >= work.s.nq) continue;
+    const i64 index = lse_index(p, work.s, work.head0, m + 8 * r);
+    o.lse[r] = lse_units<Changes>(((const float*)p.lse)[index]);
+    o.delta[r] = ((const float*)p.delta)[index];
+  }
+  return o;
+}
+/** A bit for each score of a lane's two rows and others from o0 on: whether it is seen. */
+template <bool OwnKeys>
+WICK_FN void seen_bits(const Attention& p, const BackwardWork& work, const OwnRows& o, int o0, u32 (&seen)[2]) {
+  const Sequence& s = work.s;
+  const int m0 = o.m0, last = o0 + BACKWARD_OTHERS - 1, from = o0 + o.column;
+  seen[0] = seen[1] = ~0u;
+  if (OwnKeys ? all_seen(p, s, o0, last, m0, m0 + 63) : all_seen(p, s, m0, m0 + 63, o0, last)) return;
+#pragma unroll
+  for (int r = 0; r < 2; r++) {
+    const int m = o.m + 8 * r;
+    const Range range = OwnKeys ? queries_seeing(p, s, m, m) : keys_seen(p, s, m, m);
+    seen[r] = m < work.mine ? bits_below(range.end - from) & ~bits_below(range.begin - from) : 0;
+  }
+}
+/** Products to weights and the gradients of products, but for the scale. */
+template <class T, int D, bool OwnKeys, int Changes>
+WICK_FN void weigh(const Attention& p, const BackwardWork& work, const BackwardShared<D>& shared, const OwnRows& o,
+                   int stage, int head, int o0, float (&weight)[32], const float (&slope)[32], u32 (&w)[16],
+                   u32 (&g)[16]) {
+  constexpr int Others = BACKWARD_OTHERS, MaskRows = OwnKeys ? Others : BACKWARD_ROWS;
+  const float bias = Changes & BIASED && p.slopes ? -LOG2_E * p.slopes[head] : 0;
+  const float apart = (float)(o0 + o.column + (OwnKeys ? work.s.offset : -work.s.offset) - o.m);
+  const float* stat = shared.stats(stage) + o.column;
+  u32 seen[2];
+  seen_bits<OwnKeys>(p, work, o, o0, seen);
+  if constexpr (Changes & CAPPED) cap_scores(o.cap, weight);
+#pragma unroll
+  for (int part = 0; part < 4; part++) {  // 16 columns each
+    float power[8], row_delta[8];
+#pragma unroll
+    for (int e = 0; e < 8; e++) {
+      const int r = e / 2 % 2, far = 16 * part + e / 4 * 8 + e % 2;
+      row_delta[e] = OwnKeys ? stat[Others + far] : o.delta[r];
+      power[e] = fmag(weight[8 * part + e], o.unit, OwnKeys ? -lse_units<Changes>(stat[far]) : -o.lse[r]);
+      if constexpr (Changes & BIASED) power[e] = fmag(fabsf(apart + (float)(far - 8 * r)), bias, power[e]);
+    }
+    if (Changes & BIASED && p.mask_kind) {
+      const Frag f = mask_words<MaskRows, OwnKeys>(shared.mask(stage), (threadIdx.x / 32 - 4) * 16, 16 * part);
+#pragma unroll
+      for (int e = 0; e < 8; e++) power[e] = mask_of<T>(f.w[e / 2], e % 2, power[e]);
+    }
+#pragma unroll
+    for (int e = 0; e < 8; e++) {
+      const float x = fast_exp2(power[e]), t = weight[8 * part + e];
+      power[e] = seen[e / 2 % 2] >> (4 * part + e / 4 * 2 + e % 2) & 1 ? x : 0;
+      row_delta[e] = power[e] * (slope[8 * part + e] - row_delta[e]);
+      if constexpr (Changes & CAPPED) row_delta[e] *= fmag(-t, t, 1.0f);
+    }
+#pragma unroll
+    for (int e = 0; e < 4; e++) {
+      w[4 * part + e] = pack_pair<T>(power[2 * e], power[2 * e + 1]);
+      g[4 * part + e] = pack_pair<T>(row_delta[2 * e], row_delta[2 * e + 1]);
+    }
+  }
+}
+
 template <class T, int D, bool OwnKeys, int Changes> WICK_FN void attention_backward_hopper(const Attention& p) {
   constexpr int Rows = BACKWARD_ROWS, Others = BACKWARD_OTHERS, Stages = BACKWARD_STAGES;
   // The next products are begun before the sums are made, where there are registers for both.
   constexpr bool Ahead = !OwnKeys || D == 64;
   constexpr u32 OwnBytes = Rows * D * 2, OtherBytes = Others * D * 2;
   const BackwardWork work = backward_work<OwnKeys>(p);
-  const Sequence& s = work.s;
-  const int mine = work.mine, steps = work.steps;
-  if (work.r0 >= mine) return;
+  const int steps = work.steps;
+  if (work.r0 >= work.mine) return;
 
   DYNAMIC_SHARED(unsigned char, raw);
   const BackwardShared<D> shared = {raw + (1024 - (shared_address(raw) & 1023)) % 1024};
   __shared__ BackwardBarriers b;
-  const bool masked = Changes & BIASED && p.mask_kind;
   if (threadIdx.x == 0) barrier_init(&b.full_own, 128);
   if (threadIdx.x < Stages) {
-    barrier_init(b.full + threadIdx.x, masked ? 256 : 128);  // a mask arrives by itself
-    barrier_init(b.empty + threadIdx.x, Rows / 16);          // a lane of every computing warp
+    barrier_init(b.full + threadIdx.x, Changes & BIASED && p.mask_kind ? 256 : 128);  // a mask arrives by itself
+    barrier_init(b.empty + threadIdx.x, Rows / 16);                                   // a lane of every computing warp
   }
   __syncthreads();
 
@@ -149,26 +223,16 @@ template <class T, int D, bool OwnKeys, int Changes> WICK_FN void attention_back
 
   more_registers<BACKWARD_COPYING>();
   const int team = threadIdx.x / 128 - 1, lane = threadIdx.x % 32;
-  const int m0 = work.r0 + 64 * team, m = m0 + threadIdx.x % 128 / 32 * 16 + lane / 4, column = lane % 4 * 2;
   const u32 at = shared_address(shared.own), others_at = at + 2 * OwnBytes;
   const u64 own = operand(at + team * 64 * 128, 16), rows = operand(others_at, 16),
             turned = operand(others_at, Others * 128);
-  const float unit = (float)(Changes & CAPPED ? p.softcap : p.scale) * LOG2_E;
-  Cap cap = {};
-  if constexpr (Changes & CAPPED) cap = cap_of(p, 1);
-  float sum[D / 2], value_sum[OwnKeys ? D / 2 : 1], weight[32], slope[32], lse[2], delta[2];
+  const OwnRows own_rows = own_rows_of<OwnKeys, Changes>(p, work);
+  float sum[D / 2], value_sum[OwnKeys ? D / 2 : 1], weight[32], slope[32];
   u32 w[16], g[16];
 #pragma unroll
   for (int e = 0; e < D / 2; e++) {
     sum[e] = 0;
     if constexpr (OwnKeys) value_sum[e] = 0;
-  }
-#pragma unroll
-  for (int r = 0; r < 2; r++) {
-    const bool in = !OwnKeys && m + 8 * r < s.nq;
-    const i64 index = in ? lse_index(p, s, work.head0, m + 8 * r) : 0;
-    lse[r] = in ? lse_units<Changes>(((const float*)p.lse)[index]) : 0;
-    delta[r] = in ? ((const float*)p.delta)[index] : 0;
   }
 
   // Products of the own rows with those of a step, and of what belongs to both.
@@ -187,54 +251,6 @@ template <class T, int D, bool OwnKeys, int Changes> WICK_FN void attention_back
                  rows + to + (OtherBytes >> 4) + d / 4 * (Others * 128 >> 4) + d % 4 * 2, d > 0);
     products_commit();
   };
-  // Products to weights and the gradients of products, but for the scale.
-  auto weigh = [&](int step, int head, int o0) {
-    const float bias = Changes & BIASED && p.slopes ? -LOG2_E * p.slopes[head] : 0;
-    const int from = o0 + column;
-    const float apart = (float)(from + (OwnKeys ? s.offset : -s.offset) - m);
-    const float* stat = shared.stats(step % Stages) + column;
-    u32 seen[2] = {~0u, ~0u};
-    if (!(OwnKeys ? all_seen(p, s, o0, o0 + Others - 1, m0, m0 + 63)
-                  : all_seen(p, s, m0, m0 + 63, o0, o0 + Others - 1))) {
-#pragma unroll
-      for (int r = 0; r < 2; r++) {
-        const Range range =
-            OwnKeys ? queries_seeing(p, s, m + 8 * r, m + 8 * r) : keys_seen(p, s, m + 8 * r, m + 8 * r);
-        seen[r] = m + 8 * r < mine ? bits_below(range.end - from) & ~bits_below(range.begin - from) : 0;
-      }
-    }
-    if constexpr (Changes & CAPPED) cap_scores(cap, weight);
-#pragma unroll
-    for (int part = 0; part < 4; part++) {  // 16 columns each
-      float power[8], row_delta[8];
-#pragma unroll
-      for (int e = 0; e < 8; e++) {
-        const int r = e / 2 % 2, far = 16 * part + e / 4 * 8 + e % 2;
-        row_delta[e] = OwnKeys ? stat[Others + far] : delta[r];
-        power[e] = fmag(weight[8 * part + e], unit, OwnKeys ? -lse_units<Changes>(stat[far]) : -lse[r]);
-        if constexpr (Changes & BIASED) power[e] = fmag(fabsf(apart + (float)(far - 8 * r)), bias, power[e]);
-      }
-      if (masked) {
-        const Frag f = mask_words < OwnKeys ? Others : Rows,
-                   OwnKeys > (shared.mask(step % Stages), 64 * team + threadIdx.x % 128 / 32 * 16, 16 * part);
-#pragma unroll
-        for (int e = 0; e < 8; e++) power[e] = mask_of<T>(f.w[e / 2], e % 2, power[e]);
-      }
-#pragma unroll
-      for (int e = 0; e < 8; e++) {
-        const float x = fast_exp2(power[e]), t = weight[8 * part + e];
-        power[e] = seen[e / 2 % 2] >> (4 * part + e / 4 * 2 + e % 2) & 1 ? x : 0;
-        row_delta[e] = power[e] * (slope[8 * part + e] - row_delta[e]);
-        if constexpr (Changes & CAPPED) row_delta[e] *= fmag(-t, t, 1.0f);
-      }
-#pragma unroll
-      for (int e = 0; e < 4; e++) {
-        w[4 * part + e] = pack_pair<T>(power[2 * e], power[2 * e + 1]);
-        g[4 * part + e] = pack_pair<T>(row_delta[2 * e], row_delta[2 * e + 1]);
-      }
-    }
-  };
-
   barrier_wait(&b.full_own, 0);
   if (Ahead) begin_products(0);
   int head = work.head0, tile = 0;
@@ -242,7 +258,8 @@ template <class T, int D, bool OwnKeys, int Changes> WICK_FN void attention_back
   for (int step = 0; step < steps; step++) {
     if (!Ahead) begin_products(step);
     products_wait<0>();
-    weigh(step, head, (work.first + tile) * Others);
+    weigh<T, D, OwnKeys, Changes>(p, work, shared, own_rows, step % Stages, head, (work.first + tile) * Others, weight,
+                                  slope, w, g);
     products_fence();
     const u64 x = turned + step % Stages * 2 * (OtherBytes >> 4);
 #pragma unroll
@@ -260,18 +277,13 @@ template <class T, int D, bool OwnKeys, int Changes> WICK_FN void attention_back
 
 #pragma unroll
   for (int r = 0; r < 2; r++) {
-    if (m + 8 * r >= mine) continue;
-    T* to = OwnKeys ? key_row<T>(p, p.dk, p.dk_strides, s, work.kv_head, m + 8 * r)
-                    : query_row<T>(p.dq, p.dq_strides, s, work.head0, m + 8 * r);
-#pragma unroll
-    for (int e = 2 * r; e < D / 2; e += 4)
-      *(u32*)(to + column + e / 4 * 8) = pack_pair<T>(sum[e] * (float)p.scale, sum[e + 1] * (float)p.scale);
-    if constexpr (OwnKeys) {
-      to = key_row<T>(p, p.dv, p.dv_strides, s, work.kv_head, m + 8 * r);
-#pragma unroll
-      for (int e = 2 * r; e < D / 2; e += 4)
-        *(u32*)(to + column + e / 4 * 8) = pack_pair<T>(value_sum[e], value_sum[e + 1]);
-    }
+    const int at = own_rows.m + 8 * r;
+    if (at >= work.mine) continue;
+    T* to = OwnKeys ? key_row<T>(p, p.dk, p.dk_strides, work.s, work.kv_head, at)
+                    : query_row<T>(p.dq, p.dq_strides, work.s, work.head0, at);
+    write_row(to + own_rows.column, sum, r, (float)p.scale);
+    if constexpr (OwnKeys)
+      write_row(key_row<T>(p, p.dv, p.dv_strides, work.s, work.kv_head, at) + own_rows.column, value_sum, r, 1);
   }
 }
 

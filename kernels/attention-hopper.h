@@ -29,6 +29,13 @@ template <int Copying> WICK_FN void more_registers() {
   asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"((3 * 168 - Copying) / 2));
 }
 
+/** Of the first or the second row that a lane has numbers of, two at a time, multiplied. */
+template <class T, int N> WICK_FN void write_row(T* to, const float (&numbers)[N], int which, float scale) {
+#pragma unroll
+  for (int e = 2 * which; e < N; e += 4)
+    *(u32*)(to + e / 4 * 8) = pack_pair<T>(numbers[e] * scale, numbers[e + 1] * scale);
+}
+
 // ---- masks: the copying group brings a tile of one, and lays it out as it is added ----
 
 /** -infinity, twice. */

@@ -271,6 +271,15 @@ WICK_FN float end_row(const Attention& p, const HopperTile& w, int i, bool write
   return total > 0 ? scale / total : 0;
 }
 
+template <class T> WICK_FN void pack_weights(u32 (&weights)[32], const float (&score)[64]) {
+#pragma unroll
+  for (int e = 0; e < 32; e++) weights[e] = pack_pair<T>(score[2 * e], score[2 * e + 1]);
+}
+template <int N> WICK_FN void rescale(float (&out)[N], const float (&keep)[2]) {
+#pragma unroll
+  for (int e = 0; e < N; e++) out[e] *= keep[e / 2 % 2];
+}
+
 template <class T, int D, int Changes> WICK_FN void attention_hopper(const Attention& p) {
   constexpr int Rows = HOPPER_ROWS, Keys = HOPPER_KEYS, Stages = HOPPER_STAGES;
   constexpr u32 TileBytes = Keys * D * 2, QueryBytes = Rows * D * 2;
@@ -324,14 +333,6 @@ template <class T, int D, int Changes> WICK_FN void attention_hopper(const Atten
   auto soften_tile = [&](int n) {
     soften<T, Changes>(p, w, units, q0, (w.first + w.tiles - 1 - n) * Keys, mask, done + n, score, top, sum, keep);
   };
-  auto pack = [&]() {
-#pragma unroll
-    for (int e = 0; e < 32; e++) weights[e] = pack_pair<T>(score[2 * e], score[2 * e + 1]);
-  };
-  auto rescale = [&]() {
-#pragma unroll
-    for (int e = 0; e < D / 2; e++) out[e] *= keep[e / 2 % 2];
-  };
 
   if (team == 1) named_arrive(3, 256);  // the first team goes first
   for (int item = 0; hopper_tile(p, item, w); item++) {
@@ -350,7 +351,7 @@ template <class T, int D, int Changes> WICK_FN void attention_hopper(const Atten
     release(&b.empty[0][done % Stages]);
     if (w.tiles == 1) release(b.empty_q + qs);
     soften_tile(0);
-    pack();
+    pack_weights<T>(weights, score);
     for (int n = 1; n < w.tiles; n++) {
       const int at = done + n;
       named_sync(3 + team, 256);
@@ -363,8 +364,8 @@ template <class T, int D, int Changes> WICK_FN void attention_hopper(const Atten
       soften_tile(n);
       products_wait<0>();
       release(&b.empty[1][(at - 1) % Stages]);
-      pack();
-      rescale();
+      pack_weights<T>(weights, score);
+      rescale(out, keep);
     }
     done += w.tiles;
     begin_sums(done - 1);
@@ -377,8 +378,7 @@ template <class T, int D, int Changes> WICK_FN void attention_hopper(const Atten
       const float scale = end_row<Changes>(p, w, i, column == 0, top[r], sum[r]);
       if (i >= w.s.nq) continue;
       T* to = query_row<T>(p.out, p.out_strides, w.s, w.head, i) + column;
-#pragma unroll
-      for (int e = 2 * r; e < D / 2; e += 4) *(u32*)(to + e / 4 * 8) = pack_pair<T>(out[e] * scale, out[e + 1] * scale);
+      write_row(to, out, r, scale);
     }
   }
   if (team == 0) named_sync(3, 256);  // takes the turn the last team gave
@@ -472,22 +472,14 @@ template <class T, int D, int Changes> WICK_FN void attention_hopper_joined(cons
     if (fresh && done > 0) {
 #pragma unroll
       for (int r = 0; r < 2; r++) {
-        if (8 * r < rows) {
-#pragma unroll
-          for (int e = 2 * r; e < D / 2; e += 4)
-            *(u32*)(to + e / 4 * 8) = pack_pair<T>(out[e] * scales[r], out[e + 1] * scales[r]);
-        }
+        if (8 * r < rows) write_row(to, out, r, scales[r]);
         to += 8 * p.out_strides[2];
       }
     }
     if (!more) break;
-#pragma unroll
-    for (int e = 0; e < 32; e++) weights[e] = pack_pair<T>(score[2 * e], score[2 * e + 1]);
+    pack_weights<T>(weights, score);
     first = fresh;
-    if (ballot64(keep[0] != 1 || keep[1] != 1)) {  // most tiles do not raise the maximum
-#pragma unroll
-      for (int e = 0; e < D / 2; e++) out[e] *= keep[e / 2 % 2];
-    }
+    if (ballot64(keep[0] != 1 || keep[1] != 1)) rescale(out, keep);  // most tiles do not raise the maximum
     done++;
   }
 }
