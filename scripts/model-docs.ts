@@ -6,7 +6,7 @@ import { join } from 'node:path';
 import { packageRoot } from '../src/base/paths.js';
 import { GraphDecoder } from '../src/engine/index.js';
 import { type CausalLM, loadModel, MODELS } from '../src/models/index.js';
-import { ggufTypeName } from '../src/models/families/gguf.js';
+import { ggufTypeName } from '../src/models/families/gguf-metadata.js';
 import { MODEL_TOLERANCE, relativeError } from '../src/parity/model-checks.js';
 import { greedyRows } from '../src/parity/models.js';
 import { noGrad } from '../src/tensor/autograd.js';

@@ -3,11 +3,10 @@ import { type DType, DTYPES, FLOATS, isFloat, NUMBERS } from '../base/dtype.js';
 import { DTypeError } from '../base/errors.js';
 import { cpow } from '../base/special.js';
 import type { Tensor } from '../tensor/tensor.js';
-import { binary, comparison, type Operand } from './elementwise.js';
+import { binary, comparison, type Operand, ours } from './elementwise.js';
 import { type Call, type ElementwiseRow, type Grads, type GradContext, rows } from './op.js';
 
 const binaryCu = (symbol: string) => ({ file: 'binary.cu', symbol });
-const ours = { none: 'Candle has no kernel for it' };
 const noArithmetic = 'truth values have no arithmetic; use logicalAnd, logicalOr and logicalXor, or cast first';
 const truth = 'the result is a truth value';
 const bool = (b: boolean): number => (b ? 1 : 0);

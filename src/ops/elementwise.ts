@@ -109,3 +109,11 @@ export const comparison = (def: Common): BinaryRow => ({
   args: compared,
   ...def,
 });
+
+// ---- what unary rows say in the same words ----
+
+export const floatsOnly = 'the result of this function on integers is not an integer; cast to a float dtype first';
+export const unaryCu = (symbol: string) => ({ file: 'unary.cu', symbol });
+export const ours = { none: 'Candle has no kernel for it' };
+export const TINY = { f32: 2, f64: 2, f16: 1, bf16: 1, f8e4m3: 1 };
+export const INV_SQRT_2PI = 1 / Math.sqrt(2 * Math.PI);

@@ -2,11 +2,10 @@
 import { type DType, INTS, isFloat, NUMBERS } from '../base/dtype.js';
 import { floorDivide } from '../base/special.js';
 import type { Tensor } from '../tensor/tensor.js';
-import { binary } from './elementwise.js';
+import { binary, ours } from './elementwise.js';
 import { composite, requireDType } from './kernel-row.js';
 import { type CompositeErrorSample, type CompositeSample, type GradContext, type Grads, rows, ulps } from './op.js';
 
-const ours = { none: 'Candle has no kernel for it' };
 const noArithmetic = 'truth values have no arithmetic; cast first';
 const BITS: readonly DType[] = ['bool', ...INTS];
 const bits = {

@@ -8,7 +8,8 @@ import type { Features } from '../features.js';
 import type { GgufForm } from '../model-row.js';
 import { ModelSource } from '../source.js';
 import { type Names, type Role, Weights } from '../weights.js';
-import { ggufFeatures, ggufNames, type GgufRow, Metadata } from './gguf.js';
+import { ggufFeatures, ggufNames, type GgufRow } from './gguf.js';
+import { Metadata } from './gguf-metadata.js';
 import { checkMeaning, ggufKeys } from './gguf-keys.js';
 import { ggufTensors } from './gguf-tensors.js';
 

@@ -4,7 +4,8 @@ import { UnsupportedError } from '../../base/errors.js';
 import type { GgufType, GgufValue } from '../../io/gguf-value.js';
 import type { Attention, Experts, Features, LatentAttention, Mixer } from '../features.js';
 import { inverseFrequencies, type RopeFeature } from '../rope.js';
-import { type GgufRow, yarnGain } from './gguf.js';
+import type { GgufRow } from './gguf.js';
+import { yarnGain } from './gguf-config.js';
 
 const value = (type: GgufType, v: number | boolean | string): GgufValue => ({ type, value: v });
 const count = (n: number | undefined): GgufValue | undefined => (n === undefined ? undefined : value('u32', n));

@@ -9,7 +9,8 @@ import type { GgufForm, ModelOptions, ModelRow } from '../model-row.js';
 import type { ModelSource } from '../source.js';
 import { Shard } from '../shard.js';
 import { MODEL_ROLES, type Names, placesOf, type Where, Weights } from '../weights.js';
-import { ggufFeatures, ggufNames, type GgufRow, ggufType, ggufTypes, Metadata } from './gguf.js';
+import { ggufFeatures, ggufNames, type GgufRow } from './gguf.js';
+import { ggufType, ggufTypes, Metadata } from './gguf-metadata.js';
 import { ggufForm } from './gguf-form.js';
 import { UnsupportedError } from '../../base/errors.js';
 

@@ -1,0 +1,382 @@
+// GGUF metadata as the config that Hugging Face would have written.
+import { UnsupportedError } from '../../base/errors.js';
+import type { Json } from '../config.js';
+import { GGUF_PARTIAL } from '../rope.js';
+import { type Metadata, ggufType } from './gguf-metadata.js';
+
+/** Windows by layer: a list of flags, a period whose last layer is full, or the architecture's own rule. */
+function layerTypes(m: Metadata, layers: number, rule: (i: number) => boolean): string[] {
+  const flags = m.list('attention.sliding_window_pattern');
+  const period = flags ? undefined : m.optional('attention.sliding_window_pattern');
+  const slides = (i: number): boolean =>
+    flags ? Boolean(flags[i]) : period !== undefined ? (i + 1) % period !== 0 : rule(i);
+  return Array.from({ length: layers }, (_, i) => (slides(i) ? 'sliding_attention' : 'full_attention'));
+}
+
+/** What a yarn of this stretch multiplies cosines and sines by, where a config says nothing of it. */
+export const yarnGain = (factor: number): number => (factor <= 1 ? 1 : 0.1 * Math.log(factor) + 1);
+
+function ropeOf(m: Metadata, maxPositions: number): Json {
+  const { source } = m;
+  const type = (m.get('rope.scaling.type') as string | undefined) ?? 'none';
+  const factor = m.optional('rope.scaling.factor') ?? m.optional('rope.scale_linear');
+  const original = m.optional('rope.scaling.original_context_length');
+  const theta = m.number('rope.freq_base', 10_000);
+  const factors = ['short', 'long'].map((n) => `rope_factors_${n}.weight`);
+  const attn = m.optional('rope.scaling.attn_factor');
+  if (source.has(factors[0]) && source.has(factors[1]))
+    return {
+      rope_type: 'longrope',
+      rope_theta: theta,
+      original_max_position_embeddings: original ?? maxPositions,
+      short_factor: source.numbers(factors[0]),
+      long_factor: source.numbers(factors[1]),
+      ...(attn !== undefined && { attention_factor: attn }),
+    };
+  if (type === 'linear' && factor !== undefined) return { rope_type: 'linear', rope_theta: theta, factor };
+  if (type === 'yarn') {
+    const log = m.optional('rope.scaling.yarn_log_multiplier');
+    const all = log === undefined ? undefined : log / 0.1;
+    return {
+      rope_type: 'yarn',
+      rope_theta: theta,
+      factor,
+      original_max_position_embeddings: original ?? maxPositions,
+      ...(m.has('rope.scaling.yarn_beta_fast') && { beta_fast: m.number('rope.scaling.yarn_beta_fast') }),
+      ...(m.has('rope.scaling.yarn_beta_slow') && { beta_slow: m.number('rope.scaling.yarn_beta_slow') }),
+      ...(all !== undefined && { mscale: all, mscale_all_dim: all }),
+      // What is stored multiplies yarn's own factor.
+      ...(attn !== undefined && { attention_factor: attn * (all === undefined ? yarnGain(factor ?? 1) : 1) }),
+      ...(m.architecture === 'gpt-oss' && { truncate: false }),
+    };
+  }
+  if (type !== 'none' && type !== 'linear')
+    throw new UnsupportedError(`${source.path}: rope.scaling.type ${JSON.stringify(type)} is not served`);
+  return { rope_type: 'default', rope_theta: theta };
+}
+
+/** Architectures some of whose layers have no keys. */
+const SOME_KEYED = ['lfm2', 'lfm2moe', 'granitehybrid', 'jamba', 'nemotron_h', 'nemotron_h_moe'];
+const keyHeads = (m: Metadata, heads: number): number =>
+  SOME_KEYED.includes(m.architecture)
+    ? m.sameOfSome('attention.head_count_kv') || heads
+    : m.same('attention.head_count_kv', heads);
+
+/** What every architecture says, under all names that configs use. */
+function common(m: Metadata): Json {
+  const { source } = m;
+  const hidden = m.number('embedding_length');
+  const heads = m.same('attention.head_count') || 1; // 0 where no layer attends
+  const layers = m.number('block_count') - (m.optional('nextn_predict_layers') ?? 0);
+  const max = m.number('context_length');
+  const eps = m.optional('attention.layer_norm_rms_epsilon') ?? m.optional('attention.layer_norm_epsilon') ?? 1e-5;
+  m.get('attention.layer_norm_epsilon');
+  const headDim = m.optional('attention.key_length') ?? hidden / heads;
+  const turned = m.optional('rope.dimension_count') ?? headDim;
+  const inner = m.has('feed_forward_length') ? m.sameOfSome('feed_forward_length') : 0;
+  const window = m.optional('attention.sliding_window') || undefined;
+  const expertsInner = m.optional('expert_feed_forward_length');
+  const id = (name: string): unknown => source.metadata.get(`tokenizer.ggml.${name}_token_id`);
+  const count = { num_hidden_layers: layers, n_layer: layers, n_layers: layers };
+  const width = { hidden_size: hidden, n_embd: hidden, d_model: hidden };
+  const sizes = { num_attention_heads: heads, n_head: heads, n_heads: heads };
+  const norms = { rms_norm_eps: eps, layer_norm_eps: eps, layer_norm_epsilon: eps, norm_epsilon: eps, norm_eps: eps };
+  return {
+    ...{ ...count, ...width, ...sizes, ...norms },
+    ...{ num_key_value_heads: keyHeads(m, heads), head_dim: headDim },
+    ...{ intermediate_size: inner, n_inner: inner, ffn_hidden_size: inner, ffn_dim: inner },
+    ...{ max_position_embeddings: max, n_positions: max, seq_length: max, max_seq_len: max },
+    vocab_size: source.shapeOf('token_embd.weight')[0],
+    tie_word_embeddings: !source.has('output.weight'),
+    [GGUF_PARTIAL]: turned / headDim,
+    rope_parameters: ropeOf(m, max),
+    sliding_window: window,
+    ...(m.has('expert_count') && {
+      ...{ num_local_experts: m.number('expert_count'), num_experts: m.number('expert_count') },
+      ...{ n_routed_experts: m.number('expert_count'), moe_num_experts: m.number('expert_count') },
+      ...{ num_experts_per_tok: m.number('expert_used_count'), moe_topk: m.number('expert_used_count') },
+      moe_k: m.number('expert_used_count'),
+      moe_intermediate_size: expertsInner ?? inner,
+      ...(expertsInner !== undefined && { expert_inner: expertsInner }),
+      n_shared_experts: m.optional('expert_shared_count') ?? 0,
+      moe_num_shared_experts: m.optional('expert_shared_count') ?? 0,
+      routed_scaling_factor: m.optional('expert_weights_scale') ?? 1,
+      norm_topk_prob: (m.get('expert_weights_norm') as boolean | undefined) ?? false,
+      n_group: m.optional('expert_group_count') ?? 1,
+      topk_group: m.optional('expert_group_used_count') ?? 1,
+      first_k_dense_replace: m.optional('leading_dense_block_count') ?? 0,
+      mlp_only_layers: Array.from({ length: layers }, (_, i) => i).filter(
+        (i) => !source.has(`blk.${i}.ffn_gate_inp.weight`),
+      ),
+    }),
+    bos_token_id: id('bos'),
+    // The ends of a turn and of a message end an answer, too.
+    eos_token_id: ['eos', 'eot', 'eom'].map(id).filter((v) => v !== undefined),
+  };
+}
+
+/** Architectures whose attention is never without biases, as their configs take for granted. */
+const ALWAYS_BIASED = ['gptneox', 'gpt-oss', 'seed_oss', 'qwen2moe'];
+/**
+ * Which biases there are, as the flags of a config would say it: metadata does not, so the layers' tensors do.
+ */
+function biasFlags({ architecture, source }: Metadata): Json {
+  if (ALWAYS_BIASED.includes(architecture)) return {};
+  const all = new Set(source.names.map((n) => n.replace(/^blk\.\d+\./, '')));
+  const stored = (...names: readonly string[]): boolean => names.some((n) => all.has(`${n}.bias`));
+  const [mixed, out] = [stored('attn_q', 'attn_qkv', 'attn_kv_a_mqa'), stored('attn_output')];
+  const fed = stored('ffn_up');
+  const [convolved, stateIn] = [stored('ssm_conv1d'), stored('ssm_in')];
+  return {
+    ...{ use_conv_bias: convolved, mamba_conv_bias: convolved, mamba_proj_bias: stateIn },
+    projectors_bias: stored('ssm_out'),
+    ...{ attention_bias: mixed, qkv_bias: mixed, use_qkv_bias: mixed, bias: mixed, use_bias: mixed || stateIn },
+    ...{ attention_out_bias: out, mlp_bias: fed, lm_head_bias: stored('output') },
+  };
+}
+/** The sizes of a state; `rank` is also the number of its heads. */
+const stateSizes = (m: Metadata) => ({
+  width: m.number('ssm.conv_kernel'),
+  inner: m.number('ssm.inner_size'),
+  state: m.number('ssm.state_size'),
+  rank: m.number('ssm.time_step_rank'),
+  groups: m.number('ssm.group_count', 1),
+});
+/** The same under the names that hybrids with Mamba 2 have. */
+function hybridStates(m: Metadata, c: Json): Json {
+  const { width, inner, state, rank, groups } = stateSizes(m);
+  return {
+    ...{ mamba_d_conv: width, mamba_d_state: state, mamba_n_heads: rank, mamba_n_groups: groups },
+    ...{ mamba_d_head: inner / rank, mamba_expand: inner / c.hidden_size },
+  };
+}
+/** Layers by whether they have keys. */
+const byKeys = (m: Metadata, keyed: string, other: string): string[] =>
+  (m.list('attention.head_count_kv') ?? []).map((n) => (Number(n) > 0 ? keyed : other));
+/** Which layers are of a kind, as the period and the first that configs write. */
+function periodOf(m: Metadata, what: string, is: readonly boolean[]): Json {
+  const [first, second] = is.flatMap((yes, i) => (yes ? [i] : []));
+  const period = first === undefined ? is.length + 1 : (second ?? is.length + first) - first;
+  const offset = first ?? is.length;
+  if (is.some((yes, i) => yes !== (i % period === offset)))
+    throw new UnsupportedError(`${m.source.path}: the layers with ${what} parts do not come in equal distances`);
+  return { [`${what}_layer_period`]: period, [`${what}_layer_offset`]: offset };
+}
+/** What single architectures add or mean otherwise. */
+const MORE: Readonly<Record<string, (m: Metadata, c: Json) => Json>> = {
+  mistral3: (m, c) => ({
+    rope_parameters: { ...c.rope_parameters, llama_4_scaling_beta: m.optional('attention.temperature_scale') },
+  }),
+  qwen2moe: (m) => ({ shared_expert_intermediate_size: m.number('expert_shared_feed_forward_length') }),
+  qwen3moe: () => ({ norm_topk_prob: true }),
+  gemma2: (m, c) => ({
+    query_pre_attn_scalar: c.num_hidden_layers === 46 ? c.hidden_size / c.num_attention_heads : c.head_dim,
+    attn_logit_softcapping: m.optional('attn_logit_softcapping') ?? 50,
+    final_logit_softcapping: m.optional('final_logit_softcapping') ?? 30,
+  }),
+  gemma3: (m, c) => ({
+    query_pre_attn_scalar: c.num_hidden_layers === 62 ? c.hidden_size / c.num_attention_heads : c.head_dim,
+    final_logit_softcapping: m.optional('final_logit_softcapping'),
+    layer_types: layerTypes(m, c.num_hidden_layers, (i) => (i + 1) % 6 !== 0),
+    rope_parameters: {
+      full_attention: { ...c.rope_parameters, rope_theta: m.number('rope.freq_base', 1e6) },
+      sliding_attention: { rope_type: 'default', rope_theta: m.optional('rope.freq_base_swa') ?? 10_000 },
+    },
+  }),
+  granite: (m) => ({
+    attention_multiplier: m.number('attention.scale', 1),
+    embedding_multiplier: m.number('embedding_scale', 1),
+    residual_multiplier: m.number('residual_scale', 1),
+    logits_scaling: m.number('logit_scale', 1),
+  }),
+  granitemoe: (m, c) => ({
+    ...MORE.granite(m, c),
+    shared_intermediate_size: m.optional('expert_shared_feed_forward_length') ?? 0,
+  }),
+  olmo: (m) => ({ clip_qkv: m.optional('attention.clamp_kqv') }),
+  mpt: (m, c) => ({
+    expansion_ratio: c.intermediate_size / c.hidden_size,
+    attn_config: {
+      clip_qkv: m.optional('attention.clamp_kqv'),
+      alibi_bias_max: m.optional('attention.max_alibi_bias') ?? 8,
+    },
+  }),
+  olmo2: (m, c) => ({
+    ...(c.sliding_window && {
+      rope_parameters: {
+        full_attention: c.rope_parameters,
+        sliding_attention: { rope_type: 'default', rope_theta: c.rope_parameters.rope_theta },
+      },
+    }),
+    layer_types: layerTypes(m, c.num_hidden_layers, (i) => Boolean(c.sliding_window) && (i + 1) % 4 !== 0),
+  }),
+  'command-r': (m) => ({
+    logit_scale: m.number('logit_scale'),
+    use_qk_norm: m.source.has('blk.0.attn_q_norm.weight'),
+  }),
+  cohere2: (m, c) => ({
+    logit_scale: m.number('logit_scale'),
+    layer_types: layerTypes(m, c.num_hidden_layers, (i) => (i + 1) % 4 !== 0),
+  }),
+  gptneox: (m) => ({ use_parallel_residual: m.get('use_parallel_residual') ?? true }),
+  falcon: (m, c) => ({
+    new_decoder_architecture: m.source.has('blk.0.attn_norm_2.weight') || c.num_key_value_heads > 1,
+    num_ln_in_parallel_attn: m.source.has('blk.0.attn_norm_2.weight') ? 2 : 1,
+    multi_query: c.num_key_value_heads === 1,
+    num_kv_heads: c.num_key_value_heads,
+  }),
+  stablelm: (m) => ({
+    use_parallel_residual: m.get('use_parallel_residual') === true || !m.source.has('blk.0.ffn_norm.weight'),
+    qk_layernorm: m.source.has('blk.0.attn_q_norm.weight'),
+  }),
+  exaone4: (m, c) => ({
+    layer_types: layerTypes(m, c.num_hidden_layers, (i) => Boolean(c.sliding_window) && (i + 1) % 4 !== 0),
+  }),
+  'gpt-oss': (_m, c) => ({
+    intermediate_size: c.expert_inner ?? c.intermediate_size,
+    layer_types: Array.from({ length: c.num_hidden_layers }, (_, i) =>
+      i % 2 === 0 ? 'sliding_attention' : 'full_attention',
+    ),
+  }),
+  deepseek2: (m, c) => {
+    const rope = m.number('rope.dimension_count');
+    const latent = m.has('attention.key_length_mla');
+    return {
+      q_lora_rank: m.optional('attention.q_lora_rank') || undefined,
+      kv_lora_rank: m.number('attention.kv_lora_rank'),
+      qk_rope_head_dim: rope,
+      qk_nope_head_dim: (latent ? m.number('attention.key_length_mla') : m.number('attention.key_length')) - rope,
+      v_head_dim: latent ? m.number('attention.value_length_mla') : m.number('attention.value_length'),
+      num_key_value_heads: c.num_attention_heads,
+      [GGUF_PARTIAL]: 1,
+      topk_method: c.n_group > 1 ? 'group_limited_greedy' : 'greedy',
+      scoring_func: undefined,
+    };
+  },
+  mamba: (m, c) => {
+    const { width, inner, state, rank } = stateSizes(m);
+    return {
+      ...{ conv_kernel: width, state_size: state, time_step_rank: rank, intermediate_size: inner },
+      expand: inner / c.hidden_size,
+    };
+  },
+  mamba2: (m, c) => {
+    const { width, inner, state, rank, groups } = stateSizes(m);
+    return {
+      ...{ conv_kernel: width, state_size: state, n_groups: groups, num_heads: rank, head_dim: inner / rank },
+      expand: inner / c.hidden_size,
+    };
+  },
+  granitehybrid: (m, c) => {
+    if (m.get('rope.scaling.finetuned') !== false)
+      throw new UnsupportedError(
+        `${m.source.path}: granitehybrid.rope.scaling.finetuned is not false: ` +
+          'attention with a rope between states (Bamba) is not served',
+      );
+    return {
+      ...MORE.granite(m, c),
+      ...hybridStates(m, c),
+      attention_multiplier: m.number('attention.scale', 1 / Math.sqrt(c.head_dim)),
+      layers_block_type: byKeys(m, 'attention', 'mamba'),
+      num_local_experts: m.optional('expert_count') ?? 0,
+      shared_intermediate_size:
+        m.optional('expert_shared_feed_forward_length') ?? (m.has('expert_count') ? 0 : c.intermediate_size),
+    };
+  },
+  'falcon-h1': (m, c) => ({
+    ...hybridStates(m, c),
+    mamba_d_ssm: stateSizes(m).inner,
+    mamba_rms_norm: m.source.has('blk.0.ssm_norm.weight'),
+    mamba_norm_before_gate: false,
+  }),
+  nemotron_h: (m) => {
+    const { width, inner, state, rank, groups } = stateSizes(m);
+    const fed = m.list('feed_forward_length') ?? [];
+    const own = m.architecture === 'nemotron_h' ? 'mlp' : 'moe';
+    return {
+      ...{ conv_kernel: width, ssm_state_size: state, n_groups: groups, mamba_num_heads: rank },
+      mamba_head_dim: inner / rank,
+      layers_block_type: byKeys(m, 'attention', 'mamba').map((t, i) => (Number(fed[i]) > 0 ? own : t)),
+      moe_shared_expert_intermediate_size: m.optional('expert_shared_feed_forward_length'),
+      moe_latent_size: m.optional('moe_latent_size'),
+    };
+  },
+  nemotron_h_moe: (m, c) => MORE.nemotron_h(m, c),
+  jamba: (m, c) => {
+    const { width, inner, state, rank } = stateSizes(m);
+    const layers = Array.from({ length: c.num_hidden_layers }, (_, i) => i);
+    const kinds = byKeys(m, 'attention', 'mamba');
+    return {
+      ...{ mamba_d_conv: width, mamba_d_state: state, mamba_dt_rank: rank, mamba_expand: inner / c.hidden_size },
+      ...periodOf(
+        m,
+        'attn',
+        layers.map((i) => kinds[i] === 'attention'),
+      ),
+      ...periodOf(
+        m,
+        'expert',
+        layers.map((i) => m.source.has(`blk.${i}.ffn_gate_inp.weight`)),
+      ),
+      num_experts: m.optional('expert_count') ?? 1,
+    };
+  },
+  qwen3next: (m, c) => {
+    const { width, inner, state, rank, groups } = stateSizes(m);
+    m.get('full_attention_interval'); // tensors tell which layers attend
+    return {
+      ...{ linear_conv_kernel_dim: width, linear_key_head_dim: state, linear_num_key_heads: groups },
+      ...{ linear_num_value_heads: rank, linear_value_head_dim: inner / rank },
+      layer_types: Array.from({ length: c.num_hidden_layers }, (_, i) =>
+        m.source.has(`blk.${i}.ssm_a`) ? 'linear_attention' : 'full_attention',
+      ),
+      shared_expert_intermediate_size: m.optional('expert_shared_feed_forward_length'),
+      norm_topk_prob: true, // files do not say it
+    };
+  },
+  qwen35: (m, c) => MORE.qwen3next(m, c),
+  qwen35moe: (m, c) => MORE.qwen3next(m, c),
+  lfm2: (m) => ({
+    layer_types: m.list('attention.head_count_kv')?.map((n) => (Number(n) === 0 ? 'conv' : 'full_attention')),
+    conv_L_cache: m.number('shortconv.l_cache'),
+    block_auto_adjust_ff_dim: false,
+    conv_bias: false,
+  }),
+  lfm2moe: (m, c) => {
+    if ((m.optional('expert_gating_func') ?? 2) !== 2)
+      throw new UnsupportedError(
+        `${m.source.path}: lfm2moe.expert_gating_func is not 2, the sigmoid that this family has`,
+      );
+    return {
+      ...MORE.lfm2(m, c),
+      num_dense_layers: c.first_k_dense_replace,
+      use_expert_bias: m.source.names.some((n) => n.includes('exp_probs_b')),
+      norm_topk_prob: true, // files do not say it
+    };
+  },
+  glm4moe: (m) => ({ use_qk_norm: m.source.has('blk.0.attn_q_norm.weight') }),
+  dots1: (m) => (m.get('expert_gating_func'), {}),
+  smollm3: () => ({}),
+  'minimax-m2': (_m, c) => ({ intermediate_size: c.expert_inner ?? c.intermediate_size }),
+  'ernie4_5-moe': (m, c) => ({
+    moe_layer_start_index: c.first_k_dense_replace,
+    moe_layer_interval: m.optional('interleave_moe_layer_step') ?? 1,
+    moe_num_shared_experts: (m.optional('expert_shared_feed_forward_length') ?? 0) / c.moe_intermediate_size,
+  }),
+  'hunyuan-moe': (m, c) => (
+    m.get('expert_shared_feed_forward_length'), { intermediate_size: c.expert_inner ?? c.intermediate_size }
+  ),
+  llama4: (m, c) => ({
+    attention_chunk_size: m.optional('attention.chunk_size') ?? 8192,
+    interleave_moe_layer_step: m.optional('interleave_moe_layer_step') ?? 1,
+    intermediate_size_mlp: c.intermediate_size,
+    intermediate_size: c.expert_inner ?? c.intermediate_size,
+  }),
+};
+
+/** The config that a file's metadata amounts to. */
+export function ggufConfig(m: Metadata): Json {
+  const base = common(m);
+  m.get('expert_gating_func');
+  return { ...base, ...biasFlags(m), ...MORE[m.architecture]?.(m, base), model_type: ggufType(m) };
+}

@@ -1,0 +1,131 @@
+// What a GGUF file says about its model, key by key, and which type of Hugging Face's its architecture is.
+import { FormatError, UnsupportedError } from '../../base/errors.js';
+import type { ModelSource } from '../source.js';
+
+/** The keys of one architecture; remembers which were asked for. */
+export class Metadata {
+  readonly architecture: string;
+  readonly source: ModelSource;
+  readonly #read = new Set<string>();
+  constructor(source: ModelSource) {
+    this.source = source;
+    this.architecture = source.metadata.get('general.architecture') as string;
+  }
+  get(key: string): unknown {
+    this.#read.add(key);
+    const v = this.source.metadata.get(`${this.architecture}.${key}`);
+    return typeof v === 'bigint' ? Number(v) : v;
+  }
+  has(key: string): boolean {
+    return this.get(key) !== undefined;
+  }
+  number(key: string, fallback?: number): number {
+    const v = this.get(key) ?? fallback;
+    if (typeof v === 'number') return v;
+    throw new FormatError(
+      `${this.source.path}: ${this.architecture}.${key} is ${v === undefined ? 'missing' : 'no number'}`,
+    );
+  }
+  optional(key: string): number | undefined {
+    return this.has(key) ? this.number(key) : undefined;
+  }
+  /** A number that may be given for every layer; layers that differ are refused. */
+  same(key: string, fallback?: number): number {
+    const v = this.get(key);
+    if (typeof v !== 'object' || v === null) return this.number(key, fallback);
+    const list = Array.from(v as Iterable<number>, Number);
+    if (new Set(list).size === 1) return list[0];
+    throw new UnsupportedError(
+      `${this.source.path}: ${this.architecture}.${key} differs by layer: ${list.slice(0, 6).join(', ')}`,
+    );
+  }
+  /** The same of layers that have any: hybrids give 0 for those without keys. */
+  sameOfSome(key: string): number {
+    const list = this.list(key)
+      ?.map(Number)
+      .filter((n) => n > 0);
+    return list && new Set(list).size === 1 ? list[0] : this.same(key);
+  }
+  list(key: string): (number | boolean)[] | undefined {
+    const v = this.get(key);
+    return typeof v === 'object' && v !== null ? Array.from(v as Iterable<number | boolean>) : undefined;
+  }
+  /** Keys that nobody asked for and that may change the result. */
+  unread(): string[] {
+    const harmless =
+      /^(vocab_size|context_length|block_count|rope\.dimension_count|rope\.dimension_sections|tensor_data_layout|rope\.scaling\.finetuned|attention\.causal|attention\.value_length|attention\.key_length|expert_feed_forward_length|feed_forward_length|nextn_predict_layers|.*_swa)$/;
+    return [...this.source.metadata.keys()].filter((full) => {
+      const key = full.slice(this.architecture.length + 1);
+      return full.startsWith(`${this.architecture}.`) && !this.#read.has(key) && !harmless.test(key);
+    });
+  }
+  refuseUnread(): void {
+    for (const full of this.unread())
+      throw new UnsupportedError(
+        `${this.source.path}: nothing here honours ${full}, and the model's answers could depend on it`,
+      );
+  }
+}
+
+/** An architecture that stands for several types: which they are, and which of them a file holds. */
+interface Several {
+  /** Types after the first that `of` gives are written as this architecture and read as one that is the same. */
+  readonly types: readonly string[];
+  readonly of: (m: Metadata) => string;
+}
+/** Which Hugging Face type an architecture is. */
+const TYPES: Readonly<Record<string, string | Several>> = {
+  llama: {
+    types: ['llama', 'mixtral', 'mistral'],
+    of: (m) => ((m.optional('expert_count') ?? 0) > 0 ? 'mixtral' : 'llama'),
+  },
+  mistral3: 'ministral3',
+  mamba: {
+    types: ['mamba', 'falcon_mamba'],
+    of: (m) => (m.get('ssm.dt_b_c_rms') === true ? 'falcon_mamba' : 'mamba'),
+  },
+  granitehybrid: 'granitemoehybrid',
+  'falcon-h1': 'falcon_h1',
+  nemotron_h_moe: 'nemotron_h',
+  qwen3next: 'qwen3_next',
+  qwen35: 'qwen3_5_text',
+  qwen35moe: 'qwen3_5_moe_text',
+  phi2: 'phi',
+  gptneox: 'gpt_neox',
+  'gpt-oss': 'gpt_oss',
+  starcoder: 'gpt_bigcode',
+  qwen2moe: 'qwen2_moe',
+  qwen3moe: 'qwen3_moe',
+  gemma3: 'gemma3_text',
+  llama4: 'llama4_text',
+  'command-r': 'cohere',
+  olmo2: { types: ['olmo2', 'olmo3'], of: (m) => (m.has('attention.sliding_window') ? 'olmo3' : 'olmo2') },
+  granitemoe: {
+    types: ['granitemoe', 'granitemoeshared'],
+    of: (m) => ((m.optional('expert_shared_feed_forward_length') ?? 0) > 0 ? 'granitemoeshared' : 'granitemoe'),
+  },
+  deepseek2: {
+    types: ['deepseek_v2', 'deepseek_v3', 'kimi_k2', 'glm4_moe_lite'],
+    of: (m) => (m.optional('expert_gating_func') === 2 ? 'deepseek_v3' : 'deepseek_v2'),
+  },
+  glm4moe: 'glm4_moe',
+  'minimax-m2': 'minimax_m2',
+  lfm2moe: 'lfm2_moe',
+  'hunyuan-dense': 'hunyuan_v1_dense',
+  'hunyuan-moe': 'hunyuan_v1_moe',
+  'ernie4_5-moe': 'ernie4_5_moe',
+};
+/** The type of an architecture that stands for one alone. */
+export const ggufTypeName = (architecture: string): string | undefined => {
+  const t = TYPES[architecture] ?? architecture;
+  return typeof t === 'string' ? t : undefined;
+};
+/** All types that are written as an architecture. */
+export const ggufTypes = (architecture: string): readonly string[] => {
+  const t = TYPES[architecture] ?? architecture;
+  return typeof t === 'string' ? [t] : t.types;
+};
+export function ggufType(m: Metadata): string {
+  const t = TYPES[m.architecture] ?? m.architecture;
+  return typeof t === 'string' ? t : t.of(m);
+}
