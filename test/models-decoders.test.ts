@@ -198,6 +198,13 @@ test('the text of a model that reads images is the plain model, under its other 
 test('configs that say a thing twice or leave it to the type are read as transformers reads them', {
   skip: skipFamilies,
 }, () => {
+  // A config inside a config keeps books too.
+  load(
+    familyFolder('dbrx', (f) => ({
+      ...f,
+      config: { ...f.config, attn_config: { ...(f.config.attn_config as object), dtype: 'float32' } },
+    })),
+  ).dispose();
   const without = (name: string) => (config: Readonly<Record<string, unknown>>) =>
     Object.fromEntries(Object.entries(config).filter(([k]) => k !== name));
   for (const [name, change] of [

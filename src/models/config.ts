@@ -145,6 +145,10 @@ export class Config {
   ignore(...names: readonly string[]): void {
     for (const n of names) this.#read.add(n);
   }
+  /** An object inside that is a config of its own may keep books as the whole one does. */
+  ignoreBooks(): void {
+    this.ignore(...HARMLESS);
+  }
   /** Refuses fields that nobody asked for and that are not known to be harmless. */
   refuseUnread(): void {
     for (const [name, value] of Object.entries(this.json)) {

@@ -43,7 +43,7 @@ export function distanceBucket(distance: number, bidirectional: boolean, buckets
   const f = Math.fround;
   // In f32, as the trained models had it: a bucket's border moves with the rounding.
   const share = f(f(Math.log(f(d / exact))) / f(Math.log(maxDistance / exact)));
-  return base + Math.min(n - 1, exact + Math.floor(f(share * (n - exact))));
+  return base + Math.min(n - 1, exact + Math.trunc(f(share * (n - exact))));
 }
 
 class T5Attention extends Module {
@@ -189,16 +189,9 @@ export class T5 extends Seq2Seq {
 
 function t5(c: Config, source: ModelSource): T5 {
   c.only('is_decoder', false);
-  c.ignore(
-    'dense_act_fn',
-    'is_gated_act',
-    'n_positions',
-    'output_past',
-    'task_specific_params',
-    'decoder_start_token_id',
-  );
+  c.ignore('n_positions', 'output_past', 'task_specific_params', 'decoder_start_token_id');
   const name = c.activation('feed_forward_proj', 'relu', (v) => /^(?:gated-)?(\w+)$/.exec(v)?.[1]);
-  const gated = c.text('feed_forward_proj', 'relu').startsWith('gated-');
+  const gated = c.flag('is_gated_act', c.text('feed_forward_proj', 'relu').startsWith('gated-'));
   const type = c.get('model_type');
   const width = c.count('d_model');
   const config: T5Config = {
@@ -210,8 +203,8 @@ function t5(c: Config, source: ModelSource): T5 {
     buckets: c.count('relative_attention_num_buckets', 32),
     maxDistance: c.count('relative_attention_max_distance', 128),
     eps: c.number('layer_norm_epsilon', 1e-6),
-    // The gated form was trained with the tanh approximation under the name of gelu.
-    activation: gated && name === 'gelu' ? 'gelu_new' : name,
+    // The gated form was trained with the tanh approximation under the name of gelu; what is said apart counts.
+    activation: c.activation('dense_act_fn', gated && name === 'gelu' ? 'gelu_new' : name),
     gated,
     everyLayer: type === 'umt5',
   };

@@ -248,8 +248,10 @@ const xglm = family({
 function dbrxParts(c: Config): { readonly attention: Config; readonly ffn: Config } {
   const [attention, ffn] = [c.inner('attn_config'), c.inner('ffn_config')];
   if (!attention || !ffn) throw new FormatError(`${c.where}: attn_config and ffn_config must be there`);
-  attention.ignore('attn_pdrop', 'model_type', 'rope_theta');
-  ffn.ignore('hidden_size', 'moe_jitter_eps', 'moe_loss_weight', 'uniform_expert_assignment', 'model_type');
+  attention.ignoreBooks();
+  ffn.ignoreBooks();
+  attention.ignore('attn_pdrop', 'rope_theta');
+  ffn.ignore('hidden_size', 'moe_jitter_eps', 'moe_loss_weight', 'uniform_expert_assignment');
   return { attention, ffn };
 }
 const dbrx = family({
