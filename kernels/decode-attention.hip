@@ -59,16 +59,6 @@ struct NewToken {
   float scale, eps, softcap;
 };
 
-/**
- * The same number, of which compilers do not know that it is the same each time round a loop: they would make a loop
- * for each case.
- */
-WICK_FN int unknown(int n) {
-#ifdef WICK_NVIDIA
-  asm volatile("" : "+r"(n));
-#endif
-  return n;
-}
 /** What a wave of matrix units knows of its keys and values: 16 of them at a time. */
 template <class T, int D> struct UnitRows {
   /** Of keys n and n + 8: 32 numbers after another, of which a lane has eight. */

@@ -107,6 +107,8 @@ WICK_FN void decode_router(const Choice& p, const T* x, const N* norm, float eps
   word4 first[Q];
 #pragma unroll
   for (int q = 0; q < Q; q++) first[q] = load_once_if<true>(from < k, (const word4*)(row + from) + q);
+  Words<P * sizeof(N)> scale = {};
+  if (norm && from < k) scale.load(norm + from);
   begin_in_turn();
   const float factor = norm ? norm_factor(x, eps, k) : 1.0f;
   float sum = 0;
@@ -115,9 +117,8 @@ WICK_FN void decode_router(const Choice& p, const T* x, const N* norm, float eps
     float v[P];
     unpack_word<T>(*(const word4*)(x + c), v);
     if (norm) {
-      Words<P * sizeof(N)> scale;
       float m[P];
-      scale.load(norm + c);
+      if (c != from) scale.load(norm + c);
       unpack_words<T, N>(scale.w, m);
 #pragma unroll
       for (int e = 0; e < P; e++) v[e] = rounded<T>(v[e] * factor * m[e]);

@@ -69,33 +69,42 @@ WICK_FN void decode_rows(const T* x, const N* norm, float eps, const T* w, const
   __shared__ float parts[DECODE_WAVES][R + 1];
   const int lane = lane_id(), wave = wave_id(), chunk = blockDim.x * P, first = blockIdx.x * Results,
             from = threadIdx.x * P;
-  const T* rows[R];
-#pragma unroll
-  for (int r = 0; r < R; r++) {
-    int i = first + r % Results;
-    rows[r] = w + (i64)((i < n ? i : n - 1) + (r >= Results ? n : 0)) * k + from;
-  }
+  const T* const mine = w + (i64)first * k + from;
+  const int i = first + lane;
+  const bool ends = wave == 0 && lane < Results && i < n;
+  T bias_here = {}, residual_here = {};
   float sums[R] = {}, squares = 0;
   UNROLL(1, 1)
   for (int c0 = 0; c0 < k; c0 += U * chunk) {
     word4 held[U][R];
-    Words<P * sizeof(N)> scale[U];
+    Words<P * sizeof(N)> scale = {};
+    // Where rows begin takes registers, so it is found each time.
+    const int last = unknown(n - 1 - first);
+    auto word_of = [&](int r, int c) {
+      const int at = r % Results;
+      return (const word4*)(mine + c + (i64)((at < last ? at : last) + (r >= Results ? n : 0)) * k);
+    };
 #pragma unroll
     for (int u = 0; u < U; u++) {
       const int c = c0 + u * chunk;
 #pragma unroll
-      for (int r = 0; r < R; r++) held[u][r] = load_once_if<true>(c + from < k, (const word4*)(rows[r] + c));
-      if (c + from < k && norm) scale[u].load(norm + c + from);
-      else scale[u] = {};
+      for (int r = 0; r < R; r++) held[u][r] = load_once_if<true>(c + from < k, word_of(r, c));
     }
-    if (c0 == 0) begin_in_turn();
+    if (U == 1 && norm && c0 + from < k) scale.load(norm + c0 + from);
+    if (c0 == 0) {
+      begin_in_turn();
+      // What comes after the sums is asked for along with the vector.
+      if (!Gate && ends && bias) bias_here = bias[i];
+      if (!Gate && ends && residual) residual_here = residual[i];
+    }
 #pragma unroll
     for (int u = 0; u < U; u++) {
       const int c = c0 + u * chunk + from;
       float v[P], m[P];
       unpack_word<T>(c < k ? *(const word4*)(x + c) : word4{}, v);
       if (norm) {
-        unpack_words<T, N>(scale[u].w, m);
+        if (U > 1 && c < k) scale.load(norm + c);
+        unpack_words<T, N>(scale.w, m);
 #pragma unroll
         for (int e = 0; e < P; e++) {
           squares = fmag(v[e], v[e], squares);
@@ -119,9 +128,9 @@ WICK_FN void decode_rows(const T* x, const N* norm, float eps, const T* w, const
   }
   __syncthreads();
   if (wave != 0) return;
-  const int i = first + lane, waves = blockDim.x / WICK_WAVE;
+  const int waves = blockDim.x / WICK_WAVE;
   u64 rank = 0;
-  if (lane < Results && i < n) {
+  if (ends) {
     float value = 0, up = 0, square = 0;
     UNROLL(4, 4)
     for (int o = 0; o < DECODE_WAVES; o++) {
@@ -133,8 +142,8 @@ WICK_FN void decode_rows(const T* x, const N* norm, float eps, const T* w, const
     const float factor = norm ? rsqrtg(square / (float)k + eps) : 1.0f;
     value *= factor;
     if (Gate) value = activated(act, value) * (up * factor);
-    if (bias) value += (float)to_compute(bias[i]);
-    if (residual) value += (float)to_compute(residual[i]);
+    if (!Gate && bias) value += (float)to_compute(bias_here);
+    if (!Gate && residual) value += (float)to_compute(residual_here);
     T rounded = from_compute<T>(value);
     out[i] = rounded;
     value = to_compute(rounded);

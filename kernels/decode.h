@@ -2,6 +2,17 @@
 #pragma once
 #include "portable.h"
 
+/**
+ * The same number, of which compilers do not know that it is the same each time round a loop: they would make a loop
+ * for each case.
+ */
+WICK_FN int unknown(int n) {
+#ifdef WICK_NVIDIA
+  asm volatile("" : "+r"(n));
+#endif
+  return n;
+}
+
 template <class T> WICK_FN float rounded(float x) { return to_compute(from_compute<T>(x)); }
 
 /** Activations of gates by number: src/backends/gpu/decode.ts lists them in this order. */

@@ -297,15 +297,24 @@ WICK_FN float dot_rounded(const Fp4Chunk& w, const Rounded32& v, float acc) {
   }
   return fmaf(v.scale * w.d, (float)(more - less), acc);
 }
+/** Four blocks: 17 words from any byte on, of which no two lanes read one bank. */
 struct UnitOfFp4 {
-  static constexpr int chunks = 2, above = 0, Bytes = sizeof(MXFP4::Block);
+  static constexpr int chunks = 4, above = 0, Bytes = sizeof(MXFP4::Block);
   static constexpr bool paired = true;
-  const u8* unit;
-  WICK_MEMBER void load(const u8* tile, int lane) { unit = tile + lane * 2 * Bytes; }
+  u32 w[Bytes];
+  WICK_MEMBER void load(const u8* tile, int lane) {
+    const u8* const unit = tile + lane * chunks * Bytes;
+    if ((u32)(u64)tile & 3) return words_at(unit, w);
+#pragma unroll
+    for (int i = 0; i < Bytes; i++) w[i] = ((const u32*)unit)[i];
+  }
   template <int j> WICK_MEMBER Fp4Chunk chunk() const {
+    constexpr int Word = Bytes * j / 4, Shift = 8 * (Bytes * j % 4);
     Fp4Chunk out;
-    words_at(unit + j * Bytes + 1, out.w);
-    out.d = mxfp4_scale(unit[j * Bytes]);
+#pragma unroll
+    for (int k = 0; k < 4; k++)
+      out.w[k] = Shift == 24 ? w[Word + k + 1] : funnel(w[Word + k], w[Word + k + 1], (Shift + 8) % 32);
+    out.d = mxfp4_scale((u8)(w[Word] >> Shift));
     return out;
   }
 };

@@ -206,19 +206,13 @@ WICK_FN void float8_rows(const u8* w, const float* scales, const T* x, T* out, i
   const u8* row[R];
 #pragma unroll
   for (int r = 0; r < R; r++) row[r] = w + (first + r < rows ? first + r : rows - 1) * n;
-#if defined(WICK_NVIDIA)
-    // The cache that all share is asked for weights, which is allowed before what comes before has ended.
-#pragma unroll
-  for (int r = 0; r < R; r++)
-    if (threadIdx.x * 128 < n) asm volatile("prefetch.global.L2 [%0];" ::"l"(row[r] + threadIdx.x * 128));
-#endif
   begin_in_turn();
   Sum sums[R * M] = {};
   ROLLED for (i64 c = threadIdx.x * 16; c < n; c += blockDim.x * 16) {
     word4 held[R];
     float scale[R];
 #pragma unroll
-    for (int r = 0; r < R; r++) held[r] = load_once((const word4*)(row[r] + c));
+    for (int r = 0; r < R; r++) held[r] = load_once<true>((const word4*)(row[r] + c));
 #pragma unroll
     for (int r = 0; r < R; r++) scale[r] = scales[(row[r] - w + c) / 128];
     Sixteen<T> values[M];
@@ -241,12 +235,18 @@ WICK_FN void float8_rows(const u8* w, const float* scales, const T* x, T* out, i
       }
     }
   }
+  if constexpr (same<Sum, float>) {
+    constexpr int Lanes = WICK_WAVE / (R * M);
+    scatter_sums<R * M, WICK_WAVE / 2, WICK_WAVE>(sums, lane_id());
+    if (lane_id() % Lanes == 0) parts[wave_id()][lane_id() / Lanes] = sums[0];
+  } else {
 #pragma unroll
-  for (int i = 0; i < R * M; i++)
-    for (int mask = WICK_WAVE / 2; mask > 0; mask /= 2) sums[i] += shfl_xor(sums[i], mask, WICK_WAVE);
-  if (lane_id() == 0)
+    for (int i = 0; i < R * M; i++)
+      for (int mask = WICK_WAVE / 2; mask > 0; mask /= 2) sums[i] += shfl_xor(sums[i], mask, WICK_WAVE);
+    if (lane_id() == 0)
 #pragma unroll
-    for (int i = 0; i < R * M; i++) parts[wave_id()][i] = sums[i];
+      for (int i = 0; i < R * M; i++) parts[wave_id()][i] = sums[i];
+  }
   __syncthreads();
   const int i = threadIdx.x;
   if (i >= R * M || first + i / M >= rows || column + i % M >= columns) return;

@@ -55,7 +55,7 @@ for (const { name, device, missing } of testDevices('sim:32'))
         const slots = positions.map((p, s) => rowOf(s, p));
         const state = [positions.map(() => 0), positions, slots, positions.map(() => 1)];
         const out = put(new Float32Array(n * heads * dim), [n, heads, 1, dim]);
-        const size = n * heads * steps.splits(heads, kvHeads, room) * (dim + 1);
+        const size = n * heads * steps.splits(heads, kvHeads, room, true) * (dim + 1);
         steps.attend({
           ...{ cos, sin, keys: kept[0], values: kept[1], out, qkv },
           state: tensor(Int32Array.from(state.flat()), { device: on }),

@@ -189,12 +189,14 @@ export function layOut(symbol: string, params: Readonly<Record<string, ParamType
 /** One kernel's text: its head, and a call of the template that does the work. */
 export interface Body<P extends Readonly<Record<string, ParamType>> = Readonly<Record<string, ParamType>>> {
   readonly threads: Threads;
+  /** Blocks that are to fit on a multiprocessor, which bounds their registers on NVIDIA. */
+  readonly beside?: number;
   readonly params: P;
   /** The function with its template arguments; it is given all parameters in order unless `given` says what. */
   readonly call: string;
   readonly given?: string;
 }
-function entryOf(symbol: string, { threads, params, call, given }: Body): Entry {
+function entryOf(symbol: string, { threads, beside, params, call, given }: Body): Entry {
   const bound = typeof threads === 'number' ? { constant: `${threads}`, threads, byWaves: false } : threads;
   const head = Object.entries(params).map(([name, type]) => {
     const c = typeof type === 'string' ? type : type.name;
@@ -206,7 +208,7 @@ function entryOf(symbol: string, { threads, params, call, given }: Body): Entry 
     byWaves: bound.byWaves ?? false,
     ...layOut(symbol, params),
     text:
-      `KERNEL(${bound.constant}) ${symbol}(${head.join(', ')}) { ` +
+      `KERNEL${beside ? `_BESIDE(${bound.constant}, ${beside})` : `(${bound.constant})`} ${symbol}(${head.join(', ')}) { ` +
       `${call}(${given ?? Object.keys(params).join(', ')}); }`,
   };
 }

@@ -112,6 +112,7 @@ const chosenGate = DECODE_EXPERTS.declare({
   symbol: ({ dtype, norm, tile }) => `decode_chosen_gate_${dtype}_${tile}${normName(norm)}`,
   body: ({ dtype, norm, tile }) => ({
     threads: DECODE_THREADS,
+    beside: TILES[tile].beside,
     params: {
       p: CHOICE,
       x: `const ${CTYPE[dtype]}*`,
@@ -123,8 +124,7 @@ const chosenGate = DECODE_EXPERTS.declare({
       n: 'i32',
       k: 'i32',
     },
-    call:
-      `decode_chosen_gate<${CTYPE[dtype]}, ${normType(dtype, norm)}, ` + `${TILES[tile].rows}, ${TILES[tile].words}>`,
+    call: `decode_chosen_gate<${CTYPE[dtype]}, ${normType(dtype, norm)}, ${TILES[tile].rows}, ${TILES[tile].words}>`,
   }),
 });
 const chosenSum = DECODE_EXPERTS.declare({

@@ -8,8 +8,11 @@ export const DECODE_DTYPES: readonly DType[] = TYPES;
 
 export const BLOCK = 256;
 export const DECODE_THREADS = { constant: 'DECODE_THREADS', threads: BLOCK } as const;
-/** Rows a block makes by words of each under way a thread: many short rows, or much of a few long ones. */
-export const TILES = { '8x1': { rows: 8, words: 1 }, '4x4': { rows: 4, words: 4 } } as const;
+/**
+ * Rows a block makes by words of each under way a thread: many short rows, or much of a few long ones; and blocks that
+ * share a multiprocessor.
+ */
+export const TILES = { '8x1': { rows: 8, words: 1, beside: 4 }, '4x4': { rows: 4, words: 4, beside: 2 } } as const;
 export const TILE_NAMES = ['8x1', '4x4'] as const;
 export type Tile = keyof typeof TILES;
 /** Words a thread has of a row that is short. */

@@ -86,6 +86,7 @@ const floatRows = (kind: 'product' | 'gate') =>
       const [T, N] = [CTYPE[dtype], normType(dtype, norm)];
       return {
         threads: DECODE_THREADS,
+        beside: TILES[tile].beside,
         params: {
           x: `const ${T}*`,
           norm: `const ${N}*`,
@@ -417,10 +418,13 @@ export class DecodeSteps {
     this.#run(sumLaunch(this.#type, c, addressOr0(c.residual), this.#gpu.device.info));
   }
   /** How many blocks share the keys of a head, at most. */
-  splits(heads: number, kvHeads: number, room: number): number {
-    const blocks = (this.sequences * heads) / together(heads, kvHeads);
-    // As many as work at a time: one more would wait for all others.
-    const filling = Math.floor((this.#gpu.device.info.multiprocessors * 4) / blocks);
+  splits(heads: number, kvHeads: number, room: number, paged = false): number {
+    const { arch, multiprocessors } = this.#gpu.device.info;
+    const g = together(heads, kvHeads);
+    const blocks = (this.sequences * heads) / g;
+    // As many as work at a time: one more would wait for all others. Those of pages take fewer registers.
+    const beside = paged || arch.startsWith('gfx') ? 4 : g === 8 ? 2 : 3;
+    const filling = Math.floor((multiprocessors * beside) / blocks);
     return Math.max(1, Math.min(Math.ceil(room / SPLIT_KEYS), filling, MOST_SPLITS));
   }
   /** Queries and keys turned, key and value into the cache, one query over all keys, at the position in state. */
@@ -433,7 +437,7 @@ export class DecodeSteps {
     const g = together(heads, kvHeads);
     const wide = DIMS.find((d) => dim <= d);
     if (!wide) throw new UnsupportedError(`decoding by graph: head dimension ${dim}; at most 256 is supported`);
-    const grid = [this.splits(heads, kvHeads, room), heads / g, this.sequences];
+    const grid = [this.splits(heads, kvHeads, room, paged !== undefined), heads / g, this.sequences];
     const pages = paged && {
       ...{ table: paged.table, pageShift: Math.log2(paged.pageTokens) },
       width: paged.table.layout.size / this.sequences,

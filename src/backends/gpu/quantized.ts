@@ -41,22 +41,23 @@ const GROUPS = 4;
 const COLUMNS = [1, 2, 4, 8] as const;
 type Columns = (typeof COLUMNS)[number];
 /** Chunks of 32 values that a lane takes at a time (kernels/weight-stream.h). */
-const unitOf = (type: BlockType): number => (['Q2_K', 'Q3_K', 'Q6_K'].includes(type) ? 4 : 2);
+const unitOf = (type: BlockType, columns: Columns): number =>
+  ['Q2_K', 'Q3_K', 'Q6_K'].includes(type) || (type === 'MXFP4' && columns === 1) ? 4 : 2;
 /** Bytes of shared memory for what 32 lanes take of one row. */
-const tileOf = (type: BlockType): number => {
+const tileOf = (type: BlockType, columns: Columns): number => {
   const { bytes, block } = ggmlType(type);
-  return 32 * unitOf(type) * (32 / block) * bytes + 32;
+  return 32 * unitOf(type, columns) * (32 / block) * bytes + 32;
 };
 /** Rows of weights that a group multiplies at once: as many rows share what is read of the activations. */
 export const rowsFor = (type: BlockType, columns: Columns): number =>
-  (columns < 4 ? 1 : 2) * (tileOf(type) <= 1536 || columns === 2 ? 2 : 1);
+  (columns < 4 ? 1 : 2) * (type === 'MXFP4' || tileOf(type, columns) <= 1536 || columns === 2 ? 2 : 1);
 /** Groups of 32 lanes a block has at most in products with rounded activations; sums of many rows take registers. */
 const mostGroups = (columns: Columns): number => ({ 1: 16, 2: 16, 4: 12, 8: 10 })[columns];
 /** Threads of a block in products of one row with rounded activations. */
 export const QUICK_THREADS = 32 * mostGroups(1);
-/** Tiles in a group's ring of so many rows: bytes under way are what counts. */
-export const stagesFor = (type: BlockType, rows: number): number =>
-  Math.min(4, Math.max(2, Math.floor(7168 / (tileOf(type) * rows))));
+/** Tiles in a group's ring of so many rows: bytes under way are what counts, and large units are few. */
+export const stagesFor = (type: BlockType, rows: number, columns: Columns = 1): number =>
+  Math.min(4, Math.max(type === 'MXFP4' && columns === 1 ? 3 : 2, Math.floor(7168 / (tileOf(type, columns) * rows))));
 const mostExact = (dtype: DType): number => (dtype === 'f64' ? 1 : 4);
 const named = (type: BlockType): string => type.toLowerCase();
 
@@ -123,7 +124,7 @@ const quick = WEIGHTS.declare({
       n: 'i64',
       held: 'i32',
     },
-    call: `weights_quick<${type}, ${rowsFor(type, columns)}, ${columns}, ${stagesFor(type, rowsFor(type, columns))}>`,
+    call: `weights_quick<${type}, ${rowsFor(type, columns)}, ${columns}, ${stagesFor(type, rowsFor(type, columns), columns)}>`,
   }),
 });
 /** Activations as they are. */
@@ -197,7 +198,7 @@ const matrix = WEIGHTS.declare({
 });
 
 /** Rows of 8-bit floats that a block multiplies at once with a row of activations. */
-const FLOAT8_ROWS = 8;
+const FLOAT8_ROWS = 4;
 const float8 = WEIGHTS.declare({
   each: { dtype: REAL_TYPES },
   symbol: (v) => `weights_float8_${suffixOf(v.dtype)}`,
@@ -325,11 +326,11 @@ const alone = ({ arch, sharedPerBlockOptin }: DeviceInfo): number =>
  * activations themselves, where these leave room for four.
  */
 export function quickBlock(device: DeviceInfo, type: BlockType, { rows, columns, sets, n }: QuickWork) {
-  const ring = stagesFor(type, rows) * rows * tileOf(type);
+  const ring = stagesFor(type, rows, columns) * rows * tileOf(type, columns);
   // Less what kernels declare by themselves.
   const room = device.sharedPerBlockOptin - 256;
   // Lanes that read two records of the one row have some room between these.
-  const space = columns === 1 && unitOf(type) === 4 ? 16 * ceilDiv(n, 128) : 0;
+  const space = columns === 1 && unitOf(type, columns) === 4 ? 16 * ceilDiv(n, 128) : 0;
   const records = columns * ceilDiv(n, 64) * RECORD + space;
   const held = room - records >= 4 * ring;
   const fit = Math.floor((room - (held ? records : 0)) / ring);
