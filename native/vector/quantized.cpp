@@ -278,7 +278,8 @@ __attribute__((noinline)) void layOut(const int32_t* rows, int32_t* lanes, int32
 template <class T> void unpack(const uint8_t* w, int64_t rowBytes, int64_t rows, int64_t n, const Strip& to) {
   alignas(64) int32_t values[STRIP * GROUPS] = {};
   for (int64_t b = 0; b < n / (32 * T::chunks); b++) {
-    Scales s[STRIP] = {};
+    Scales s[STRIP];
+    if (rows < STRIP) memset(s, 0, sizeof s);
     for (int64_t r = 0; r < rows; r++) T::template scales<1>(w + r * rowBytes + b * T::bytes, s[r]);
     for (int c = 0; c < T::chunks; c++) {
       const int64_t chunk = b * T::chunks + c;
@@ -303,21 +304,21 @@ template <class T> void unpack(const uint8_t* w, int64_t rowBytes, int64_t rows,
 
 #define WICK_BOTH(V) _Pragma("GCC unroll 2") for (int v = 0; v < V; v++)
 // A strip against C rows of activations.
-template <int C> WICK_FN void tile(const Strip& w, const Rounded& a, int64_t rows, float* out, int64_t pitch) {
+template <int C, int PARTS>
+WICK_FN void tile(const Strip& w, const Rounded& a, int64_t rows, float* out, int64_t pitch) {
   constexpr int V = VECTORS;
   F acc[C][V];
   WICK_EACH(C) WICK_BOTH(V) acc[u][v] = F(0.f);
-  const int groups = GROUPS / w.parts;
   const int32_t* lanes = w.lanes;
   const int32_t* x = reinterpret_cast<const int32_t*>(a.wide);
   const int64_t row = a.n / 2, chunks = a.n / 32;  // 2 bytes a value are set apart for a row
-  for (int64_t i = 0; i < chunks * w.parts; i++) {
+  for (int64_t i = 0; i < chunks * PARTS; i++) {
     I sum[C][V];
     WICK_BOTH(V) {
       const I start = OFFSET ? I::load(w.start + i * STRIP + v * LANES) : I(0);
       WICK_EACH(C) sum[u][v] = start;
     }
-    for (int g = 0; g < groups; g++, lanes += STRIP, x++) {
+    for (int g = 0; g < GROUPS / PARTS; g++, lanes += STRIP, x++) {
       I weights[V];
       WICK_BOTH(V) weights[v] = I::load(lanes + v * LANES);
       WICK_EACH(C) {
@@ -325,19 +326,19 @@ template <int C> WICK_FN void tile(const Strip& w, const Rounded& a, int64_t row
         WICK_BOTH(V) sum[u][v] = multiplied(sum[u][v], weights[v], value);
       }
     }
-    const float* scales = a.scale + i / w.parts;
+    const float* scales = a.scale + i / PARTS;
     WICK_BOTH(V) {
       const F scale = F::load(w.scale + i * STRIP + v * LANES);
       WICK_EACH(C)
       acc[u][v] = mad(F(__builtin_convertvector(sum[u][v].r, F::R)) * scale, F(scales[u * chunks]), acc[u][v]);
     }
     if (!w.minimum) continue;
-    const float* sums = a.sum + i / w.parts + (w.parts == 2 ? i % 2 * chunks : 0);
+    const float* sums = a.sum + i / PARTS + i % PARTS * chunks;
     WICK_BOTH(V) {
       const F minimum = F::load(w.minimum + i * STRIP + v * LANES);
       WICK_EACH(C) {
         const float* of = sums + u * 2 * chunks;
-        acc[u][v] = mad(minimum, F(w.parts == 2 ? -of[0] : -of[0] - of[chunks]), acc[u][v]);
+        acc[u][v] = mad(minimum, F(PARTS == 2 ? -of[0] : -of[0] - of[chunks]), acc[u][v]);
       }
     }
   }
@@ -347,12 +348,13 @@ template <int C> WICK_FN void tile(const Strip& w, const Rounded& a, int64_t row
     memcpy(out + u * pitch, sums, rows * sizeof(float));
   }
 }
+template <int PARTS>
 __attribute__((noinline)) void tiles(const Strip& w, const Rounded& a, int64_t m, int64_t rows, float* out,
                                      int64_t pitch) {
   int64_t k = 0;
-  for (; k + COLUMNS <= m; k += COLUMNS) tile<COLUMNS>(w, a.from(k), rows, out + k * pitch, pitch);
-  for (; k + 2 <= m; k += 2) tile<2>(w, a.from(k), rows, out + k * pitch, pitch);
-  for (; k < m; k++) tile<1>(w, a.from(k), rows, out + k * pitch, pitch);
+  for (; k + COLUMNS <= m; k += COLUMNS) tile<COLUMNS, PARTS>(w, a.from(k), rows, out + k * pitch, pitch);
+  for (; k + 2 <= m; k += 2) tile<2, PARTS>(w, a.from(k), rows, out + k * pitch, pitch);
+  for (; k < m; k++) tile<1, PARTS>(w, a.from(k), rows, out + k * pitch, pitch);
 }
 
 template <class T>
@@ -369,7 +371,7 @@ void product(const uint8_t* w, int64_t rowBytes, int64_t rows, const Rounded& a,
   for (int64_t r = 0; r < rows; r += STRIP) {
     const int64_t count = rows - r < STRIP ? rows - r : STRIP;
     unpack<T>(w + r * rowBytes, rowBytes, count, a.n, strip);
-    tiles(strip, a, m, count, out + r, pitch);
+    tiles<T::halves ? 2 : 1>(strip, a, m, count, out + r, pitch);
   }
 }
 
