@@ -248,10 +248,13 @@ WICK_FN void narrowest(int64_t vectors, int64_t depth, const E* a, const E* b, E
   tile<N>(depth, a, b, c, row, add);
 }
 
-// A packed block times packed panels into c of E, rows `row` apart and columns adjacent.
+// A packed block times packed panels into c of E, rows `row` apart and columns adjacent. Panels that are shared come
+// from further away than a core's own cache: the next one is asked for while this one is multiplied.
 template <class E>
-void blockTimesPanels(int64_t m, int64_t n, int64_t depth, const E* a, const E* b, E* c, int64_t row, bool add) {
-  constexpr int R = Tile<E>::ROWS, W = Tile<E>::VECTORS * Vec<E>::N;
+void blockTimesPanels(int64_t m, int64_t n, int64_t depth, const E* a, const E* b, E* c, int64_t row, bool add,
+                      bool shared) {
+  constexpr int R = Tile<E>::ROWS, W = Tile<E>::VECTORS * Vec<E>::N, LINE = 64 / sizeof(E);
+  const int64_t tiles = (m + R - 1) / R, ahead = shared ? (depth * W / LINE + tiles - 1) / tiles * LINE : 0;
   E edge[R * W];
   for (int64_t j = 0; j < n; j += W) {
     const int64_t columns = n - j < W ? n - j : W;
@@ -265,6 +268,8 @@ void blockTimesPanels(int64_t m, int64_t n, int64_t depth, const E* a, const E* 
       const int64_t step = whole ? row : W;
       const bool adds = whole && add;
       const int64_t vectors = (columns + Vec<E>::N - 1) / Vec<E>::N;
+      if (j + W < n)
+        for (int64_t q = 0; q < ahead; q += LINE) __builtin_prefetch(bp + W * depth + i / R * ahead + q, 0, 2);
       narrowest<Tile<E>::VECTORS>(vectors, depth, ap, bp, to, step, adds);
       if (whole) continue;
       for (int64_t r = 0; r < rows; r++)
@@ -361,13 +366,16 @@ template <class E> int64_t slabDepth(int64_t k) {
   return roundUp((k + slabs - 1) / slabs, 4);
 }
 
-// Panels that a task takes: at most GROUP, and as even a share of them as half as many to that give.
-int64_t evenPanels(int64_t panels) {
-  int64_t best = GROUP, least = INT64_MAX;
-  for (int64_t each = GROUP; each >= GROUP / 2; each--) {
+// Panels that a task takes: at most GROUP, and as many as share them evenly among the threads.
+struct Share {
+  int64_t each, longest;  // of a task, of a thread
+};
+Share evenPanels(int64_t panels) {
+  Share best = {GROUP, INT64_MAX};
+  for (int64_t each = GROUP; each >= 1; each--) {
     const int64_t tasks = (panels + each - 1) / each, threads = wick::threadCount();
     const int64_t longest = (tasks + threads - 1) / threads * each;
-    if (longest < least) best = each, least = longest;
+    if (longest < best.longest) best = {each, longest};
   }
   return best;
 }
@@ -379,7 +387,7 @@ template <class S> void low(const Product& p, bool accumulate) {
   constexpr int64_t R = Tile<E>::ROWS, W = Tile<E>::VECTORS * Vec<E>::N;
   const S* a = reinterpret_cast<const S*>(p.a.data);
   const int64_t depth = slabDepth<E>(p.k), slabs = (p.k + depth - 1) / depth, height = roundUp(p.m, R),
-                panels = height / R, columns = evenPanels((p.n + W - 1) / W) * W;
+                panels = height / R, columns = evenPanels((p.n + W - 1) / W).each * W;
   E* block = static_cast<E*>(scratch(wick::SCRATCH_B, (size_t)height * p.k * sizeof(E)));
   parallel(slabs * panels, 1 + 65536 / (R * depth), [&](int64_t begin, int64_t end) {
     for (int64_t q = begin; q < end; q++) {
@@ -396,7 +404,7 @@ template <class S> void low(const Product& p, bool accumulate) {
       for (int64_t k0 = 0; k0 < p.k; k0 += depth) {
         const int64_t d = least(p.k - k0, depth);
         packColumns<S, E, (int)W>(p, j0, n, k0, d, group);
-        blockTimesPanels(p.m, n, d, block + k0 * height, group, to.c, to.row, to.adds(k0 > 0));
+        blockTimesPanels(p.m, n, d, block + k0 * height, group, to.c, to.row, to.adds(k0 > 0), false);
       }
       to.finish();
     }
@@ -440,7 +448,7 @@ template <class S> void general(const Product& p, bool accumulate) {
           for (int64_t i = 0; i < m; i += R)
             packPanel<S, E, (int)R>(a + (i0 + i) * p.a.row + k0 * p.a.column, p.a.row, p.a.column, least(m - i, R), d,
                                     block + i * d);
-          blockTimesPanels(m, n, d, block, panels + k0 * width, to.c, to.row, to.adds(s > 0));
+          blockTimesPanels(m, n, d, block, panels + k0 * width, to.c, to.row, to.adds(s > 0), true);
         }
         to.finish();
       }
@@ -665,6 +673,16 @@ template <class S> void someRows(const Product& p, bool accumulate) {
   });
 }
 
+// Whether threads take columns of a convolution rather than filters: where it is worth a thread, unless filters are much
+// more even or more than a core's cache keeps.
+template <class S> bool columnsShare(const Product& p) {
+  typedef typename ComputeOf<S>::type E;
+  constexpr int64_t R = Tile<E>::ROWS, W = Tile<E>::VECTORS * Vec<E>::N;
+  const int64_t panels = (p.n + W - 1) / W, tiles = (p.m + R - 1) / R, threads = wick::threadCount();
+  if (p.m > 2 * LOW || p.m * p.n * p.k < SMALL_WORK) return false;
+  return 4 * evenPanels(panels).longest * tiles <= 5 * ((tiles + threads - 1) / threads) * panels;
+}
+
 template <class S> void product(const Product& given, bool accumulate) {
   Product p = given;
   if (p.m == 0 || p.n == 0) return;
@@ -687,8 +705,7 @@ template <class S> void product(const Product& given, bool accumulate) {
          {given.out.data, given.out.column, given.out.row}};
   }
   if (p.pictures) {
-    constexpr int64_t W = Tile<typename ComputeOf<S>::type>::VECTORS * Vec<typename ComputeOf<S>::type>::N;
-    if (p.m <= 2 * LOW && p.n >= 4 * W * wick::threadCount()) low<S>(p, accumulate);
+    if (columnsShare<S>(p)) low<S>(p, accumulate);
     else general<S>(p, accumulate);
   } else if (p.m <= FEW) fewRows<S>(p, accumulate);
   else if (p.m <= SOME && p.n > p.m && p.b.row == 1) someRows<S>(p, accumulate);

@@ -54,6 +54,7 @@ template <int N> WICK_FN uint32_t lanesInside(const Pictures& p, const Positions
 template <int N> WICK_FN void aim(const Pictures& p, const Positions<N>& at, int64_t dy, int64_t dx, Reads<N>& to) {
   to.lanes = lanesInside(p, at, (int32_t)dy, (int32_t)dx);
   to.tap = dy * p.row + dx * p.column;
+  to.first = at.place[0] + to.tap;
   to.reach = to.lanes ? SCATTERED : NOTHING;
   if (!to.lanes || !at.ordered) return;
   const int64_t low = at.place[__builtin_ctz(to.lanes)], far = at.place[31 - __builtin_clz(to.lanes)] - low;
@@ -99,6 +100,8 @@ void unrollPanels(const Pictures& p, int64_t j, int64_t n, int64_t k0, int64_t d
       E* row = to + (c * taps + t - k0) * W;
       for (int v = 0; v < vectors; v++) {
         E* place = row + v / EACH * (W * depth) + v % EACH * N;
+        // Channels are far apart; later taps find what the first one read in the cache.
+        if (t == 0) __builtin_prefetch(plane + 4 * p.channel + reads[v].first);
         if (reads[v].reach == NOTHING) Vec<E>(E(0)).store(place);
         else Vec<E>(take(plane, at[v], reads[v])).store(place);
       }
