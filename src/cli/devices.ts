@@ -20,6 +20,38 @@ interface Row {
   readonly why?: string;
 }
 
+type Machine = ReturnType<typeof machineReport>;
+const gpuRows = (drivers: Machine['drivers']): Row[] =>
+  drivers.flatMap((d): Row[] => {
+    const { kind } = d;
+    if (d.devices.length === 0)
+      return [
+        { device: `${kind}:0`, here: false, what: d.version ?? '', why: d.missing ?? 'the driver sees no device' },
+      ];
+    return d.devices.map(({ ordinal, info, freeBytes }) => ({
+      device: `${kind}:${ordinal}`,
+      here: true,
+      what:
+        `${info.name} (${info.fullArch}), ${bytes(freeBytes)} of ${bytes(info.totalBytes)} free, ` +
+        `${info.multiprocessors} multiprocessors, waves of ${info.warp}, ${d.version}`,
+    }));
+  });
+
+/** Why devices and libraries are missing. */
+function tellMissing(rows: readonly Row[], libraries: Machine['libraries']): void {
+  const reasons = [
+    ...new Set(
+      [...rows.map((r) => (r.here ? undefined : `${r.device}: ${r.why}`)), ...libraries.map((l) => l.missing)].filter(
+        (s): s is string => s !== undefined,
+      ),
+    ),
+  ];
+  // A device's reason often is its library's: that is said once.
+  const said = reasons.filter((r) => !reasons.some((o) => o !== r && o.includes(r)));
+  if (said.length > 0)
+    console.log(`\nwhat is missing, and where it was looked for:\n${said.map((r) => wrap(`- ${r}`)).join('\n')}`);
+}
+
 export function run(argv: readonly string[]): number {
   const { values } = parseArgs({
     args: [...argv],
@@ -37,20 +69,7 @@ export function run(argv: readonly string[]): number {
     const { device, missing } = probe(name);
     return { device: name, here: device !== undefined, what: device?.description ?? '', why: missing };
   });
-  const gpus = report.drivers.flatMap((d): Row[] => {
-    const { kind } = d;
-    if (d.devices.length === 0)
-      return [
-        { device: `${kind}:0`, here: false, what: d.version ?? '', why: d.missing ?? 'the driver sees no device' },
-      ];
-    return d.devices.map(({ ordinal, info, freeBytes }) => ({
-      device: `${kind}:${ordinal}`,
-      here: true,
-      what:
-        `${info.name} (${info.fullArch}), ${bytes(freeBytes)} of ${bytes(info.totalBytes)} free, ` +
-        `${info.multiprocessors} multiprocessors, waves of ${info.warp}, ${d.version}`,
-    }));
-  });
+  const gpus = gpuRows(report.drivers);
   const prebuilt = prebuiltDirs().map((dir) => ({ dir, targets: prebuiltTargets(dir) }));
   if (values.json) {
     console.log(JSON.stringify({ host, drivers: report.drivers, libraries: report.libraries, prebuilt }, null, 2));
@@ -82,16 +101,6 @@ export function run(argv: readonly string[]): number {
   console.log(
     `\nkernels made ahead of time: ${prebuilt.map((p) => `${p.dir}: ${p.targets.join(', ') || 'none'}`).join('; ')}`,
   );
-  const reasons = [
-    ...new Set(
-      [...rows.map((r) => (r.here ? undefined : `${r.device}: ${r.why}`)), ...libraries.map((l) => l.missing)].filter(
-        (s): s is string => s !== undefined,
-      ),
-    ),
-  ];
-  // A device's reason often is its library's: that is said once.
-  const said = reasons.filter((r) => !reasons.some((o) => o !== r && o.includes(r)));
-  if (said.length > 0)
-    console.log(`\nwhat is missing, and where it was looked for:\n${said.map((r) => wrap(`- ${r}`)).join('\n')}`);
+  tellMissing(rows, libraries);
   return 0;
 }

@@ -6,9 +6,9 @@ import { parseArgs } from 'node:util';
 import { ArgumentError } from '../base/errors.js';
 import { fromBf16Bits, fromF16Bits, toBf16Bits, toF16Bits } from '../base/float.js';
 import { openHiprtc } from '../driver/hiprtc.js';
-import { readCodeObject } from '../emulator/code-object.js';
+import { type CodeObject, readCodeObject } from '../emulator/code-object.js';
 import { describe, random } from '../emulator/executor.js';
-import { EmulatedGpu } from '../emulator/gpu.js';
+import { EmulatedGpu, type LaunchReport } from '../emulator/gpu.js';
 import { table } from './table.js';
 
 const HELP = `wick emulate FILE [KERNEL] [--args "..."] [options]: runs a kernel on an emulated AMD GPU
@@ -131,6 +131,37 @@ function codeOf(file: string, target: string): Uint8Array {
   return compiler.compile({ source: Buffer.from(bytes).toString(), name: basename(file), arch: target, defines: {} });
 }
 
+function listKernels(code: CodeObject, file: string): void {
+  const rows = [...code.kernels.values()].map((k) => [
+    k.name,
+    k.wave,
+    k.vgprs,
+    k.ldsBytes,
+    k.privateBytes,
+    k.args
+      .filter((a) => !a.kind.startsWith('hidden_'))
+      .map((a) => `${a.name || a.kind}@${a.offset}:${a.size}`)
+      .join(' '),
+  ]);
+  const heads = ['kernel', 'wave', 'vgprs', 'lds', 'private', 'parameters (offset:size)'];
+  console.log(`${file}: ${code.target}, code object version ${code.codeVersion}\n${table(heads, rows)}`);
+}
+
+/** The first numbers of each buffer, what the launch cost, and what checks found. */
+function tell(gpu: EmulatedGpu, buffers: readonly Buffer[], report: LaunchReport, show: number): void {
+  for (const b of buffers) {
+    const raw = new Uint8Array(gpu.memory.range(b.address, b.count * b.kind.bytes, 'emulate'));
+    const view = new DataView(raw.buffer);
+    const shown = Array.from({ length: Math.min(show, b.count) }, (_, k) => b.kind.get(view, k * b.kind.bytes));
+    console.log(`${b.spec}: ${shown.join(' ')}${b.count > show ? ' ...' : ''}`);
+  }
+  console.log(
+    `${report.groups} groups, ${report.waves} wave instructions, ${report.lanes} lane instructions, ${report.read} ` +
+      `bytes read, ${report.written} written, ${report.milliseconds.toFixed(1)} ms`,
+  );
+  for (const f of report.findings) console.log(describe(f));
+}
+
 export function run(argv: readonly string[]): number {
   const { values, positionals } = parseArgs({
     args: [...argv],
@@ -156,24 +187,7 @@ export function run(argv: readonly string[]): number {
   const bytes = codeOf(file, values.target ?? 'gfx1030');
   const code = readCodeObject(bytes, file);
   if (!name) {
-    const rows = [...code.kernels.values()].map((k) => [
-      k.name,
-      k.wave,
-      k.vgprs,
-      k.ldsBytes,
-      k.privateBytes,
-      k.args
-        .filter((a) => !a.kind.startsWith('hidden_'))
-        .map((a) => `${a.name || a.kind}@${a.offset}:${a.size}`)
-        .join(' '),
-    ]);
-    console.log(
-      `${file}: ${code.target}, code object ` +
-        `version ${code.codeVersion}\n${table(
-          ['kernel', 'wave', 'vgprs', 'lds', 'private', 'parameters ' + '(offset:size)'],
-          rows,
-        )}`,
-    );
+    listKernels(code, file);
     return 0;
   }
   const seed = Number(values.seed ?? 1);
@@ -193,19 +207,7 @@ export function run(argv: readonly string[]): number {
       packed,
       Number(values.shared ?? 0),
     );
-    const show = Number(values.show ?? 8);
-    for (const b of buffers) {
-      const raw = new Uint8Array(gpu.memory.range(b.address, b.count * b.kind.bytes, 'emulate'));
-      const view = new DataView(raw.buffer);
-      console.log(
-        `${b.spec}: ${Array.from({ length: Math.min(show, b.count) }, (_, k) => b.kind.get(view, k * b.kind.bytes)).join(' ')}${b.count > show ? ' ...' : ''}`,
-      );
-    }
-    console.log(
-      `${report.groups} groups, ${report.waves} wave instructions, ${report.lanes} lane instructions, ${report.read} ` +
-        `bytes read, ${report.written} written, ${report.milliseconds.toFixed(1)} ms`,
-    );
-    for (const f of report.findings) console.log(describe(f));
+    tell(gpu, buffers, report, Number(values.show ?? 8));
     return report.findings.length ? 1 : 0;
   } finally {
     gpu.close();

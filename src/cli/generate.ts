@@ -37,28 +37,32 @@ function number(name: string, text: string | undefined): number | undefined {
   return n;
 }
 
+const option = { type: 'string' } as const;
+const OPTIONS = {
+  ...{ model: option, device: option, dtype: option, experts: option, seed: option, temperature: option },
+  ...{ 'top-k': option, 'top-p': option, 'min-p': option, 'repetition-penalty': option },
+  ...{ 'cache-type': option, 'max-tokens': option },
+  json: { type: 'boolean' },
+  help: { type: 'boolean', short: 'h' },
+} as const;
+type Values = Partial<Record<keyof typeof OPTIONS, string | boolean>>;
+
+/** How tokens are drawn, as the options say it; what they leave open is undefined. */
+function samplingOf(v: Values) {
+  const of = (name: keyof typeof OPTIONS): number | undefined => number(name, v[name] as string | undefined);
+  return {
+    temperature: of('temperature'),
+    topK: of('top-k'),
+    topP: of('top-p'),
+    minP: of('min-p'),
+    repetitionPenalty: of('repetition-penalty'),
+    seed: of('seed'),
+    maxTokens: of('max-tokens') ?? 200,
+  };
+}
+
 export async function run(argv: readonly string[]): Promise<number> {
-  const option = { type: 'string' } as const;
-  const { values: v, positionals } = parseArgs({
-    args: [...argv],
-    allowPositionals: true,
-    options: {
-      model: option,
-      device: option,
-      dtype: option,
-      'cache-type': option,
-      'max-tokens': option,
-      temperature: option,
-      'top-k': option,
-      'top-p': option,
-      'min-p': option,
-      'repetition-penalty': option,
-      seed: option,
-      experts: option,
-      json: { type: 'boolean' },
-      help: { type: 'boolean', short: 'h' },
-    },
-  });
+  const { values: v, positionals } = parseArgs({ args: [...argv], allowPositionals: true, options: OPTIONS });
   if (v.help) {
     console.log(HELP);
     return 0;
@@ -67,15 +71,7 @@ export async function run(argv: readonly string[]): Promise<number> {
   if (v.model === undefined && !existsSync(dir))
     throw new ArgumentError('generate: the built-in model is not part of this installation; give --model DIR');
   const prompt = positionals.join(' ');
-  const sampling = {
-    temperature: number('temperature', v.temperature),
-    topK: number('top-k', v['top-k']),
-    topP: number('top-p', v['top-p']),
-    minP: number('min-p', v['min-p']),
-    repetitionPenalty: number('repetition-penalty', v['repetition-penalty']),
-    seed: number('seed', v.seed),
-    maxTokens: number('max-tokens', v['max-tokens']) ?? 200,
-  };
+  const sampling = samplingOf(v);
   const experts = expertsOf('generate', v.experts);
   const world = await worldOf(v.device);
   const first = world?.first ?? true;
