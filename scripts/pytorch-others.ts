@@ -330,7 +330,7 @@ export const NO_NAMES: readonly (readonly [pattern: RegExp, why: string])[] = [
     'switches: results are deterministic, detectAnomaly is a tool of wick/train, dtypes are named',
   ],
   [/^Lazy/, 'layers are made with their sizes'],
-  [/_with_indices$|unpool|Unpool|^(?:fractional|Fractional)/i, 'pools answer no indices'],
+  [/_with_indices$|unpool|Unpool|^(?:fractional|Fractional)/i, 'places of maxima are answered in two dimensions alone'],
   [
     /^batch_norm_|^norm_except|nested|^(?:segment_reduce|conv_tbc|binomial|poisson)|SyncBatchNorm/,
     "parts of PyTorch's own layers",

@@ -83,11 +83,7 @@ export const NAME_GROUPS: Readonly<Record<string, readonly NamePair[]>> = {
     ['cummax, cummin, logcumsumexp', 'x.cummax(0) x.cummin(0) x.logcumsumexp(0)'],
     ['sort, argsort, topk', 'x.sort(0) x.argsort(0) x.topk(3)'],
     ['median, quantile, mode', 'x.median(0) x.quantile(0.5, 0) x.mode(0)', 'median always answers [values, indices]'],
-    [
-      'unique, unique_consecutive',
-      'x.unique() x.uniqueConsecutive()',
-      'of all elements, not along a dimension; always with inverse and counts',
-    ],
+    ['unique, unique_consecutive', 'x.unique() x.uniqueConsecutive({ dim: 0 })', 'always with inverse and counts'],
     ['histc', 'x.histc(10)'],
     ['searchsorted, bucketize', 'sorted.searchsorted(values) x.bucketize(boundaries)'],
   ],
@@ -182,7 +178,12 @@ export const NAME_GROUPS: Readonly<Record<string, readonly NamePair[]>> = {
   'Pictures and signals': [
     ['F.conv1d, conv2d, conv3d', 'x.conv1d(w) x.conv2d(w) x.conv3d(w)'],
     ['F.conv_transpose1d, 2d, 3d', 'x.convTranspose1d(w) x.convTranspose2d(w) x.convTranspose3d(w)'],
-    ['F.max_pool1d, 2d, 3d', 'x.maxPool1d(2) x.maxPool2d(2) x.maxPool3d(2)', 'indices are not answered'],
+    [
+      'F.max_pool1d, 2d, 3d',
+      'x.maxPool1d(2) x.maxPool2d(2) x.maxPool3d(2)',
+      'indices are answered by maxPool2dWithIndices',
+    ],
+    ['F.max_pool2d(return_indices=True), F.max_unpool2d', 'x.maxPool2dWithIndices(2) y.maxUnpool2d(indices, 2)'],
     ['F.avg_pool1d, 2d, 3d', 'x.avgPool1d(2) x.avgPool2d(2) x.avgPool3d(2)', 'no divisor_override'],
     ['F.adaptive_max_pool1d, 2d, 3d', 'x.adaptiveMaxPool1d(2) x.adaptiveMaxPool2d(2) x.adaptiveMaxPool3d(2)'],
     ['F.adaptive_avg_pool1d, 2d, 3d', 'x.adaptiveAvgPool1d(2) x.adaptiveAvgPool2d(2) x.adaptiveAvgPool3d(2)'],
@@ -314,7 +315,7 @@ const DIFFERENT: Readonly<Record<string, string>> = {
     'classes are the last dimension: logits (N, d, C) with targets (N, d), where PyTorch has (N, C, d); ' +
     '`x.transpose(1, -1)` turns one into the other',
   RMSNorm: "eps is 1e-5 unless said; PyTorch's default is the dtype's epsilon",
-  softplus: 'takes no beta: `x.mul(beta).softplus().div(beta)`',
+  softplus: 'takes no beta: `new Softplus(beta)` of wick/nn, or `x.mul(beta).softplus().div(beta)`',
   ctc_loss: 'the gradient is that of the log-probabilities given; PyTorch gives the one through log_softmax',
   'optimizers, maximize': 'not there: minimize `loss.neg()`',
   'relu, max, min, amax, argmax of NaN':

@@ -113,6 +113,36 @@ for (const { name, device, missing } of testDevices('reference,cpu')) {
     assert.throws(() => on([-1, 2]).multinomial(1), { code: 'E_ARGUMENT', message: /none negative/ });
   });
 
+  test(`distinct slices, and pools with places, are PyTorch's on ${name}`, { skip: missing }, () => {
+    const arrays = (list: readonly Tensor[]): unknown[] => list.map((t) => t.toArray());
+    const x = on([[1, 2], [0, 5], [1, 2], [0, 3], [0, 5]]); // biome-ignore format: rows
+    const rest = [[2, 1, 2, 0, 1], [1, 2, 2]]; // biome-ignore format: which and how many
+    assert.deepEqual(arrays(x.unique({ dim: 0 })), [[[0, 3], [0, 5], [1, 2]], ...rest]); // biome-ignore format: rows
+    assert.deepEqual(arrays(x.t().unique({ dim: -1 })), [[[0, 0, 1], [3, 5, 2]], ...rest]); // biome-ignore format: rows
+    const runs = on([[1, 2], [1, 2], [0, 3], [1, 2]]).uniqueConsecutive({ dim: 0 }); // biome-ignore format: rows
+    assert.deepEqual(arrays(runs), [[[1, 2], [0, 3], [1, 2]], [0, 0, 1, 2], [2, 1, 1]]); // biome-ignore format: rows
+    const y = on(Array.from({ length: 25 }, (_, i) => (i * 7) % 25)).reshape([1, 1, 5, 5]);
+    const places = (list: readonly (readonly [number, number])[]): number[] => {
+      const all = new Array<number>(25).fill(0);
+      for (const [at, v] of list) all[at] = v;
+      return all;
+    };
+    const [v, i] = y.maxPool2dWithIndices(2);
+    // biome-ignore format: pairs
+    assert.deepEqual(arrays([v.flatten(), i.flatten()]), [[17, 24, 20, 19], [6, 7, 10, 17]]);
+    const back = v
+      .maxUnpool2d(i, 2, 2, { outputSize: [5, 5] })
+      .flatten()
+      .toArray();
+    assert.deepEqual(back, places([[6, 17], [7, 24], [10, 20], [17, 19]])); // biome-ignore format: pairs
+    const [v3, i3] = y.maxPool2dWithIndices(3, 2, { padding: 1 });
+    assert.deepEqual(v3.flatten().toArray(), [17, 24, 21, 20, 24, 23, 22, 22, 18]);
+    assert.deepEqual(i3.flatten().toArray(), [6, 7, 3, 10, 7, 14, 21, 21, 24]);
+    const wide = v3.maxUnpool2d(i3, 3, 2, { padding: 1 }).flatten().toArray();
+    // biome-ignore format: pairs
+    assert.deepEqual(wide, places([[3, 21], [6, 17], [7, 24], [10, 20], [14, 23], [21, 22], [24, 18]]));
+  });
+
   test(`ops that look at values refuse what does not fit on ${name}`, { skip: missing }, () => {
     const x = on([1, 2, 3]);
     assert.throws(() => x.maskedScatter(on([true, true, false]), on([5])), {

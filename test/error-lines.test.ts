@@ -3,7 +3,17 @@ import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
 import { test } from 'node:test';
 import { einsum, ones, randint, randn, scope, Tensor, WickError, zeros } from '../src/index.js';
-import { Conv2d, Linear, Sequential, TransformerEncoder, TransformerEncoderLayer } from '../src/nn/index.js';
+import {
+  Conv2d,
+  Dropout,
+  EMA,
+  GRUCell,
+  Linear,
+  Sequential,
+  SGD,
+  TransformerEncoder,
+  TransformerEncoderLayer,
+} from '../src/nn/index.js';
 import { detectAnomaly } from '../src/train/index.js';
 
 function caught(f: () => unknown): WickError {
@@ -43,6 +53,12 @@ const CALLS: readonly (readonly [says: RegExp, call: () => unknown])[] = [
   [/^x\.clone: here it is x\.copy\(\)$/, () => asked(t).clone()],
   [/^x\.grad: here it is .*grads\.of\(x\)/, () => asked(t).grad],
   [/^x\.masked_fill: here it is x\.maskedFill\(\.\.\.\)$/, () => asked(t).masked_fill()],
+  [/^x\.isnan: here it is x\.isNan\(\.\.\.\)$/, () => asked(t).isnan()],
+  [/^Dropout: true stands where a Generator does/, () => new Dropout(0.5, true as never)],
+  [/^EMA: 0\.99 stands where options do/, () => new EMA(new Linear(1, 1), 0.99 as never)],
+  [/^GRUCell: a state is \{ h \}/, () => new GRUCell(3, 2).forward(t, zeros([2, 2]) as never)],
+  [/^Linear: takes a tensor, not a list$/, () => new Linear(2, 1).forward([1, 2] as never)],
+  [/^SGD: zeroGrad: there is nothing to set to zero/, () => asked(new SGD([zeros([1])]) as never).zeroGrad()],
   [/^x\.add_: here it is x\.assign\(x\.add\(\.\.\.\)\)/, () => asked(t).add_(1)],
   [
     /^Conv2d: kernel sizes are a number or a list of 2, not object$/,

@@ -43,6 +43,7 @@ import {
   saveCheckpoint,
   seq,
   Sequential,
+  Softplus,
   SGD,
   stepDecay,
   VarBuilder,
@@ -64,6 +65,15 @@ function inFolder(f: (dir: string) => void): void {
   }
 }
 const net = (vb: VarBuilder): Sequential => seq(linear(4, 8, vb.pp('0')), (x) => x.tanh(), linear(8, 3, vb.pp('2')));
+
+test('Softplus has the bend and the threshold of PyTorch', () => {
+  const x = Tensor.from([-1, 0.5, 30]);
+  for (const [layer, want] of [
+    [new Softplus(2), [0.06346400082111359, 0.65663081407547, 30]],
+    [new Softplus(1, 0.1), [0.3132616877555847, 0.5, 30]],
+  ] as const)
+    assert.ok(layer.forward(x).allclose(Tensor.from([...want]), { rtol: 1e-6 }));
+});
 
 test('a module knows its parameters by name, each once', () => {
   const vars = new VarMap();

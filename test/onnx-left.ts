@@ -18,7 +18,5 @@ export const LEFT: Readonly<Record<string, string>> = {
   'cast(?:like)?_no_saturate_.*E4M3.*': 'casts to f8e4m3 saturate',
   'bitshift_.*_negative_shift': 'a shift by a negative count is refused',
   'reduce_(?:max|min)_empty_set.*': 'nothing has no maximum: it is refused',
-  'unique_(?:not_sorted_without_axis|sorted_with_.*axis.*)': 'unique is of all elements, sorted',
-  'maxpool_with_argmax_2d_.*': 'pools answer no indices (docs/pytorch-names.md)',
   col2im_5d: 'fold is of two dimensions',
 };

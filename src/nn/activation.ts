@@ -146,10 +146,26 @@ export class SELU extends Layer {
     return x.selu();
   }
 }
-/** ln(1 + e^x). */
+/** ln(1 + e^(beta x)) / beta; x itself where beta x is above the threshold. */
 export class Softplus extends Layer {
+  /** How sharp the bend at 0 is. */
+  readonly beta: number;
+  /** Where the curve counts as its straight line. */
+  readonly threshold: number;
+  constructor(beta = 1, threshold = 20) {
+    super();
+    if (!(Number.isFinite(beta) && beta !== 0))
+      throw new ArgumentError(`Softplus: beta ${String(beta)} is no number but 0`);
+    this.beta = beta;
+    this.threshold = threshold;
+  }
+  override describe(): string {
+    return this.beta === 1 ? '' : String(this.beta);
+  }
   forward(x: Tensor): Tensor {
-    return x.softplus();
+    if (this.beta === 1 && this.threshold === 20) return x.softplus();
+    const steep = x.mul(this.beta);
+    return steep.gt(this.threshold).where(x, steep.softplus().div(this.beta));
   }
 }
 /** x / (1 + |x|). */

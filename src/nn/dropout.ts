@@ -2,7 +2,7 @@
 import { ArgumentError, ShapeError } from '../base/errors.js';
 import { formatShape } from '../base/shape.js';
 import { rand } from '../tensor/create.js';
-import type { Generator } from '../tensor/random.js';
+import { Generator } from '../tensor/random.js';
 import type { Tensor } from '../tensor/tensor.js';
 import { Layer } from './module.js';
 
@@ -15,6 +15,8 @@ export class Dropout extends Layer {
   constructor(p = 0.5, generator?: Generator) {
     super();
     if (!(p >= 0 && p < 1)) throw new ArgumentError(`Dropout: probability ${p} is not in [0, 1)`);
+    if (generator !== undefined && !(generator instanceof Generator))
+      throw new ArgumentError(`Dropout: ${String(generator)} stands where a Generator does; nothing is done in place`);
     this.p = p;
     this.generator = generator;
   }

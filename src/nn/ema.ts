@@ -1,6 +1,7 @@
 // A moving average of a module's weights, to evaluate and save instead of the last ones.
 import { isFloat } from '../base/dtype.js';
 import { ArgumentError, UnsupportedError } from '../base/errors.js';
+import { requireOptions } from '../ops/kernel-row.js';
 import { noGrad } from '../tensor/autograd.js';
 import { keep, scope } from '../tensor/scope.js';
 import { stepRecording } from '../tensor/step-recording.js';
@@ -36,7 +37,9 @@ export class EMA {
   updates = 0;
   readonly #average: ReadonlyMap<string, Tensor>;
   readonly #trained: ReadonlySet<string>;
-  constructor(module: Module, { decay = 0.999, warmup = false }: EmaOptions = {}) {
+  constructor(module: Module, options: EmaOptions = {}) {
+    requireOptions('EMA', options, ['decay', 'warmup']);
+    const { decay = 0.999, warmup = false } = options;
     if (!(decay >= 0 && decay < 1)) throw new ArgumentError(`EMA: decay ${decay} is not in [0, 1)`);
     this.module = module;
     this.decay = decay;

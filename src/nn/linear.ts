@@ -59,6 +59,8 @@ export class Linear<W extends Weight = Tensor> extends Layer {
   }
   forward(x: Tensor): Tensor {
     const weight: Weight = this.weight;
+    if (!(x instanceof Tensor))
+      throw new ArgumentError(`Linear: takes a tensor, not ${Array.isArray(x) ? 'a list' : typeof x}`);
     if (x.shape.at(-1) !== weight.shape[1])
       throw new ShapeError(
         `Linear: the last dimension of ${formatShape(x.shape)} is not ${weight.shape[1]}, the inputs of a layer from ` +

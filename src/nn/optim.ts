@@ -374,3 +374,13 @@ export class Lion extends Optimizer<LionOptions> {
     return next;
   }
 }
+
+// What other libraries call before each step: here gradients are answers, and nothing keeps them.
+for (const name of ['zeroGrad', 'zero_grad'])
+  Object.defineProperty(Optimizer.prototype, name, {
+    value(this: Optimizer): never {
+      throw new ArgumentError(
+        `${this.constructor.name}: ${name}: there is nothing to set to zero: loss.backward() answers new gradients`,
+      );
+    },
+  });

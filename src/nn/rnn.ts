@@ -4,7 +4,7 @@ import { ArgumentError, ShapeError } from '../base/errors.js';
 import { formatShape } from '../base/shape.js';
 import { requireOptions, requireWhole } from '../ops/kernel-row.js';
 import { cat, stack, zeros } from '../tensor/create.js';
-import type { Tensor } from '../tensor/tensor.js';
+import { Tensor } from '../tensor/tensor.js';
 import { dropout } from './dropout.js';
 import { builderOf, MAKE_OPTIONS, type MakeOptions } from './fresh.js';
 import { uniform } from './init.js';
@@ -324,6 +324,9 @@ abstract class Cell<S extends GruState> extends Module {
   }
   /** The next state from (batch, features) and the one before. */
   forward(x: Tensor, state: S = this.zeroState(x.shape[0])): S {
+    const { parts } = this.#kind;
+    if (parts.some((p) => !((state as unknown as Record<string, unknown>)?.[p] instanceof Tensor)))
+      throw new ArgumentError(`${this.constructor.name}: a state is { ${parts.join(', ')} }, as forward() answers it`);
     const fromHidden = (h: Tensor): Tensor => product(h, this.weightHh, this.biasHh);
     return this.#kind.advance(product(x, this.weightIh, this.biasIh), fromHidden, state);
   }

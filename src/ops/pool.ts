@@ -1,7 +1,7 @@
 // Average and maximum over sliding windows of pictures (batch, channels, height, width).
 import { isFloat, REALS } from '../base/dtype.js';
 import { ArgumentError, ShapeError } from '../base/errors.js';
-import { formatShape, pair, type Shape } from '../base/shape.js';
+import { formatShape, pair, sameShape, type Shape } from '../base/shape.js';
 import type { Tensor } from '../tensor/tensor.js';
 import { composite, kernel, numbers, requireOptions, requireRank, requireWhole, zeroOf } from './kernel-row.js';
 import {
@@ -58,6 +58,13 @@ const WITHOUT = 'pooling takes f16, bf16, f32, f64, u8 and u32, as in Candle';
 const DIFFERS =
   'Padding is an option, and the gradient exists for every stride (Candle: only where it equals the kernel).';
 
+/** What maxUnpool2d takes. */
+export interface UnpoolOptions {
+  /** The padding of the pool; default 0. */
+  readonly padding?: Pair;
+  /** Height and width of the result, where the pool's windows did not reach all of it. */
+  readonly outputSize?: readonly [number, number];
+}
 const known = { max: ['padding', 'ceilMode', 'dilation'], avg: ['padding', 'ceilMode', 'countIncludePad'] } as const;
 /** Options that the kernels lack: views of windows serve them. */
 const isPlain = ({
@@ -324,6 +331,82 @@ export const pool = rows({
     }),
     samples,
     errors,
+  }),
+
+  maxPool2dWithIndices: composite({
+    formula: '[values, indices]: the largest element of a window, and its row * width + column (i64) for maxUnpool2d',
+    dtypes: DTYPES,
+    without: WITHOUT,
+    candle: { none: 'Candle answers the values alone' },
+    ulp: 0,
+    compose: (
+      x: Tensor,
+      size: Pair,
+      stride?: Pair,
+      options: Pick<MaxPoolOptions, 'padding'> = {},
+    ): readonly [values: Tensor, indices: Tensor] => {
+      requireOptions('maxPool2dWithIndices', options, ['padding']);
+      const { params } = poolCall('maxPool2dWithIndices', 'max')(x, size, stride, options);
+      const ids = x.detach().argMaxPool2d(params).cast('i64');
+      const [n, c, h, w] = ids.shape;
+      const values = x.flatten(2).gather(2, ids.reshape([n, c, h * w]));
+      return [values.reshape(ids.shape), ids];
+    },
+    samples: (): readonly CompositeSample[] => [
+      { inputs: [{ shape: [2, 3, 4, 6], distinct: true }], args: [2] },
+      { inputs: [{ shape: [1, 2, 5, 5], distinct: true }], args: [3, 2, { padding: 1 }] },
+    ],
+    errors: (): readonly CompositeErrorSample[] => [
+      {
+        inputs: [{ shape: [3, 4, 5] }],
+        args: [2],
+        code: 'E_SHAPE',
+        says: /maxPool2dWithIndices: .*rank 3; it takes rank 4/,
+      },
+    ],
+  }),
+  maxUnpool2d: composite({
+    formula: 'zeros with each value where maxPool2dWithIndices found it; { outputSize } where pooling left rows out',
+    dtypes: DTYPES,
+    without: WITHOUT,
+    candle: { none: 'Candle has none of it' },
+    ulp: 0,
+    compose: (x: Tensor, indices: Tensor, size: Pair, stride?: Pair, options: UnpoolOptions = {}): Tensor => {
+      requireOptions('maxUnpool2d', options, ['padding', 'outputSize']);
+      requireRank('maxUnpool2d', 'input', x.shape, 4, '(batch, channels, height, width)');
+      if (!sameShape(x.shape, indices.shape))
+        throw new ShapeError(
+          `maxUnpool2d: values ${formatShape(x.shape)} and indices ${formatShape(indices.shape)} must have one shape`,
+        );
+      const kernelSize = pair('maxUnpool2d', 'kernel', size);
+      const steps = pair('maxUnpool2d', 'stride', stride ?? kernelSize);
+      const padding = pair('maxUnpool2d', 'padding', options.padding ?? 0);
+      const [n, c, ...space] = x.shape;
+      const plain = space.map((d, i) => (d - 1) * steps[i] - 2 * padding[i] + kernelSize[i]);
+      const [h, w] = options.outputSize ?? plain;
+      requireWhole('maxUnpool2d', 'outputSize', [h, w], 1);
+      const flat = [n, c, space[0] * space[1]];
+      const out = x.newZeros([n, c, h * w], x.dtype);
+      return out.scatter(2, indices.reshape(flat), x.reshape(flat)).reshape([n, c, h, w]);
+    },
+    samples: (): readonly CompositeSample[] => [
+      {
+        inputs: [{ shape: [1, 1, 2, 2] }, { shape: [1, 1, 2, 2], dtype: 'i64', values: [1, 6, 8, 15] }],
+        args: [{ input: 1 }, 2],
+      },
+      {
+        inputs: [{ shape: [1, 1, 2, 2] }, { shape: [1, 1, 2, 2], dtype: 'i64', values: [1, 7, 10, 24] }],
+        args: [{ input: 1 }, 2, 2, { outputSize: [5, 5] }],
+      },
+    ],
+    errors: (): readonly CompositeErrorSample[] => [
+      {
+        inputs: [{ shape: [1, 1, 2, 2] }, { shape: [1, 1, 2, 1], dtype: 'i64', values: [0, 1] }],
+        args: [{ input: 1 }, 2],
+        code: 'E_SHAPE',
+        says: /maxUnpool2d: values .* must have one shape/,
+      },
+    ],
   }),
 
   avgPool1d: composite({

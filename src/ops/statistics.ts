@@ -79,6 +79,42 @@ function runs(v: Tensor): { values: Tensor; run: Tensor; counts: Tensor } {
   return { values, run, counts };
 }
 
+/** What unique takes. */
+export interface UniqueOptions {
+  /** Whole slices along this dimension are compared, in lexicographic order; default: single elements. */
+  readonly dim?: number;
+}
+/** The same of slices along a dimension, where equal ones stand together unless they are to be sorted. */
+function sliceRuns(op: string, x: Tensor, dim: number, sorted: boolean): readonly [Tensor, Tensor, Tensor] {
+  const d = normalizeDim(op, dim, x.rank);
+  const n = x.shape[d];
+  const front = x.detach().movedim(d, 0);
+  const slices = front.reshape([n, front.size / Math.max(1, n)]);
+  let order = x.newArange(n, 'i64');
+  // Stable sorts by one column after another, the first one last, put rows in lexicographic order.
+  if (sorted)
+    for (let c = slices.shape[1] - 1; c >= 0; c--)
+      order = order.gather(0, slices.narrow(1, c, 1).reshape([n]).gather(0, order).argsort(0).cast('i64'));
+  const lined = slices.indexSelect(0, order);
+  const first = x.newFull([Math.min(1, n)], 1, 'bool');
+  const begin =
+    n > 1
+      ? first.cat(
+          [
+            lined
+              .narrow(0, 1, n - 1)
+              .ne(lined.narrow(0, 0, n - 1))
+              .any(1),
+          ],
+          0,
+        )
+      : first;
+  const run = begin.cumsum(0).affine(1, -1);
+  const chosen = order.maskedSelect(begin);
+  const counts = x.newZeros([chosen.size], 'i64').indexAdd(0, run, x.newFull([n], 1, 'i64'));
+  return [x.detach().indexSelect(d, chosen), x.newZeros([n], 'i64').scatter(0, order, run), counts];
+}
+
 /** An extremum of what is scattered to each place: in sorted order the last write is the best. */
 function best(x: Tensor, d: number, ids: Tensor, src: Tensor, touched: Tensor, most: boolean, self: boolean): Tensor {
   const [mine, given] = [x.detach(), src.detach()];
@@ -338,12 +374,14 @@ export const statisticsOps = rows({
   }),
   unique: composite({
     ...row(
-      '[values, inverse, counts]: distinct elements sorted, which of them each element is, how often each occurs',
-      [few([3, 4]), few([9])],
+      '[values, inverse, counts]: distinct elements sorted, which of them each element is, how often each occurs; ' +
+        'with { dim } of slices along it',
+      [few([3, 4]), few([9]), few([6, 2], { dim: 0 }), few([2, 6], { dim: 1 })],
       { noGrad: 'the result is chosen by comparing' },
     ),
-    compose: (x: Tensor, options: Readonly<Record<never, never>> = {}): readonly [Tensor, Tensor, Tensor] => {
-      requireOptions('unique', options, []);
+    compose: (x: Tensor, options: UniqueOptions = {}): readonly [Tensor, Tensor, Tensor] => {
+      requireOptions('unique', options, ['dim']);
+      if (options.dim !== undefined) return sliceRuns('unique', x, options.dim, true);
       const flat = x.detach().flatten();
       const order = flat.argsort(0);
       const { values, run, counts } = runs(flat.gather(0, order));
@@ -352,12 +390,14 @@ export const statisticsOps = rows({
   }),
   uniqueConsecutive: composite({
     ...row(
-      '[values, inverse, counts]: the first of each run of equal elements, which run each element is in, their lengths',
-      [few([3, 4]), few([9])],
+      '[values, inverse, counts]: the first of each run of equal elements, which run each element is in, their ' +
+        'lengths; with { dim } of slices along it',
+      [few([3, 4]), few([9]), few([6, 1], { dim: 0 })],
       { noGrad: 'the result is chosen by comparing' },
     ),
-    compose: (x: Tensor, options: Readonly<Record<never, never>> = {}): readonly [Tensor, Tensor, Tensor] => {
-      requireOptions('uniqueConsecutive', options, []);
+    compose: (x: Tensor, options: UniqueOptions = {}): readonly [Tensor, Tensor, Tensor] => {
+      requireOptions('uniqueConsecutive', options, ['dim']);
+      if (options.dim !== undefined) return sliceRuns('uniqueConsecutive', x, options.dim, false);
       const { values, run, counts } = runs(x.detach().flatten());
       return [values, run.reshape(x.shape), counts];
     },

@@ -19,6 +19,8 @@ export const UNVOUCHED: Readonly<Record<string, string>> = {
   geluGrad: "gelu's gradient, which PyTorch vouches for in the cases of gelu",
   f8matmul: 'made of products, which PyTorch vouches for, with weights decoded from 8 bits as its casts decode them',
   qmatmulExperts: 'made of dequantized blocks, which gguf-py and ggml vouch for',
+  maxPool2dWithIndices: "the places that maxPool2d's gradient goes to, which PyTorch vouches for",
+  maxUnpool2d: 'made of scatter, which PyTorch vouches for',
   solveTriangular: 'made of solve, which PyTorch vouches for',
   lu: 'what solve is made of, which PyTorch vouches for; its numbers in the tests of linear algebra',
   luFactor: 'the factors of lu in one matrix; its numbers in the tests of linear algebra',

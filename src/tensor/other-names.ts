@@ -41,6 +41,9 @@ const OTHER: Readonly<Record<string, string>> = {
   square: 'x.sqr()',
   tile: 'x.repeat([2, 1])',
   tolist: 'x.toArray()',
+  amax: 'x.max(1)',
+  amin: 'x.min(1)',
+  var: 'x.variance(1)',
   view: 'x.reshape([2, -1]), or x.viewAs([2, 3]), which never copies',
 };
 
@@ -61,7 +64,7 @@ const isMethod = (name: string): boolean =>
 export function answerOtherNames(ops: Iterable<string>): void {
   for (const [name, ours] of Object.entries(OTHER)) answer(name, ours);
   for (const name of Object.getOwnPropertyNames(Tensor.prototype).filter(isMethod))
-    answer(snake(name), `x.${name}(...)`);
+    for (const other of [snake(name), name.toLowerCase()]) answer(other, `x.${name}(...)`);
   for (const name of ops) answer(`${snake(name)}_`, `x.assign(x.${name}(...)), which writes into memory that is there`);
   for (const [name, ours] of Object.entries({ zero_: 'x.zerosLike()', fill_: 'x.fullLike(3)' }))
     answer(name, `x.assign(${ours}), which writes into memory that is there`);

@@ -1,19 +1,6 @@
 // ONNX reductions, scans, order and products.
 import { cat, einsum, Tensor } from '../../src/index.js';
-import {
-  type Node,
-  type Handler,
-  NotServed,
-  has,
-  input,
-  int,
-  text,
-  list,
-  whole,
-  unary,
-  binary,
-  reduce,
-} from './node.js';
+import { type Node, type Handler, has, input, int, text, list, whole, unary, binary, reduce } from './node.js';
 
 function softmaxOf(x: Tensor, n: Node, f: (x: Tensor, dim: number) => Tensor): Tensor {
   const rank = Math.max(x.rank, 1);
@@ -66,12 +53,17 @@ export const REDUCTIONS: Readonly<Record<string, Handler>> = {
     return [x.gather(axis, ids), ids.cast('i64')];
   },
   Unique: (n) => {
-    if (n.attributes.axis !== undefined) throw new NotServed('unique rows');
-    if (int(n, 'sorted', 1) === 0) throw new NotServed('unique elements in order of appearance');
-    const [values, inverse, counts] = input(n, 0).unique();
+    const dim = n.attributes.axis === undefined ? undefined : int(n, 'axis', 0);
+    const [values, inverse, counts] = input(n, 0).unique(dim === undefined ? {} : { dim });
     const seen = list(inverse);
-    const first = list(values).map((_, i) => seen.indexOf(i));
-    return [values, Tensor.from(first, { dtype: 'i64' }), inverse.flatten().cast('i64'), counts.cast('i64')];
+    const first = list(counts).map((_, i) => seen.indexOf(i));
+    const found = [Tensor.from(first, { dtype: 'i64' }), inverse.flatten().cast('i64'), counts.cast('i64')] as const;
+    if (int(n, 'sorted', 1) !== 0) return [values, ...found];
+    // In the order of appearance: sorted by the places of the first ones.
+    const order = found[0].argsort(0).cast('i64');
+    const places = order.argsort(0).cast('i64');
+    const along = (t: Tensor): Tensor => t.indexSelect(0, order);
+    return [values.indexSelect(dim ?? 0, order), along(found[0]), places.gather(0, found[1]), along(found[2])];
   },
   Softmax: unary((x, n) => softmaxOf(x, n, (t, d) => t.softmax(d))),
   LogSoftmax: unary((x, n) => softmaxOf(x, n, (t, d) => t.logSoftmax(d))),

@@ -1,5 +1,5 @@
 // ONNX operators over windows: convolutions, pooling, resizing, grids.
-import { Tensor } from '../../src/index.js';
+import { arange, Tensor } from '../../src/index.js';
 import {
   type Node,
   type Handler,
@@ -214,6 +214,24 @@ function resize(n: Node): Tensor {
   return (whole(x) ? y.roundEven() : y).cast(x.dtype);
 }
 
+/** ONNX counts places over all planes, and by columns where it is told to. */
+function withPlaces(n: Node, x: Tensor, kernel: readonly number[]): readonly [Tensor, Tensor] {
+  const [top, left] = ints(n, 'pads') ?? [0, 0];
+  const [down, right] = ints(n, 'strides') ?? [1, 1];
+  const [b, c, h, w] = x.shape;
+  const size = [kernel[0], kernel[1]] as const;
+  const [values, ids] = x.maxPool2dWithIndices(size, [down, right], { padding: [top, left] });
+  const at = int(n, 'storage_order', 0) === 0 ? ids : ids.remainder(w).mul(h).add(ids.floorDivide(w));
+  return [
+    values,
+    at.add(
+      arange(b * c, { dtype: 'i64' })
+        .mul(h * w)
+        .reshape([b, c, 1, 1]),
+    ),
+  ];
+}
+
 export const WINDOWS: Readonly<Record<string, Handler>> = {
   ConvInteger: (n) => {
     const zero = (i: number, x: Tensor): Tensor =>
@@ -229,9 +247,9 @@ export const WINDOWS: Readonly<Record<string, Handler>> = {
   Conv: conv,
   ConvTranspose: convTranspose,
   MaxPool: (n) => {
-    if (n.results > 1) throw new NotServed('places of maxima');
     const x = input(n, 0);
     const kernel = ints(n, 'kernel_shape') as number[];
+    if (n.results > 1) return withPlaces(n, x, kernel);
     const y = windows(n, whole(x) ? x.cast('f32') : x, kernel, -Infinity);
     return y.max(lastDims(y, kernel.length)).cast(x.dtype);
   },
