@@ -121,6 +121,7 @@ for (const { name, device, missing } of testDevices('reference,cpu')) {
     assert.deepEqual(arrays(x.t().unique({ dim: -1 })), [[[0, 0, 1], [3, 5, 2]], ...rest]); // biome-ignore format: rows
     const runs = on([[1, 2], [1, 2], [0, 3], [1, 2]]).uniqueConsecutive({ dim: 0 }); // biome-ignore format: rows
     assert.deepEqual(arrays(runs), [[[1, 2], [0, 3], [1, 2]], [0, 0, 1, 2], [2, 1, 1]]); // biome-ignore format: rows
+    assert.deepEqual([x.dim(0), x.dim(-1), ...x.dims(2)], [5, 2, 5, 2]);
     const y = on(Array.from({ length: 25 }, (_, i) => (i * 7) % 25)).reshape([1, 1, 5, 5]);
     const places = (list: readonly (readonly [number, number])[]): number[] => {
       const all = new Array<number>(25).fill(0);

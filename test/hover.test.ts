@@ -164,9 +164,12 @@ test('types: parts of ops are not offered, data(dtype) is typed, batches have th
          loss: (out, { y }) => losses.mse(out, y),
          metrics: { first: (out, { y }) => out.sub(y).mean() },
        });
+       const sizes: number = x.dims(2)[1] + x.dim(-1);
+       // @ts-expect-error: a matrix has no third dimension
+       x.dims(2)[2];
        const any: Dataset = Dataset.fromTensors({ x });
        const through = customGrad((x: Tensor) => ({ value: x.round(), grad: (g) => g }));
-       void [any, through(x).shape];
+       void [any, sizes, through(x).shape];
        // @ts-expect-error: no such name among the samples
        for await (const { z } of data) void z;`,
     );

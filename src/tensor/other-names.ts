@@ -14,7 +14,6 @@ const OTHER: Readonly<Record<string, string>> = {
   clip: 'x.clamp(0, 1)',
   cpu: "x.to('cpu')",
   cuda: "x.to('cuda:0'), x.to('rocm:0')",
-  dim: 'x.rank',
   double: "x.cast('f64')",
   expand: 'x.broadcastTo([3, 4])',
   expandAs: 'x.broadcastTo(y.shape)',

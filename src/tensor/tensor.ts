@@ -2,7 +2,7 @@
 import { asDType, bytesOf, DTYPE, type DType, isFloat } from '../base/dtype.js';
 import { ArgumentError, DisposedError, DTypeError, GradError, ShapeError } from '../base/errors.js';
 import { Layout } from '../base/layout.js';
-import { checkShape, formatShape, type Shape, sizeOf } from '../base/shape.js';
+import { checkShape, formatShape, normalizeDim, type Shape, sizeOf } from '../base/shape.js';
 import type { Memory } from '../backends/backend.js';
 import type { TableMethods } from '../ops/table.js';
 import type { Node } from './autograd.js';
@@ -94,6 +94,18 @@ export interface Tensor extends TableMethods {
   /** Whether every element is close to the other's: |x - y| <= atol + rtol * |y|. Waits for the device. */
   allclose(other: Tensor, options?: CloseOptions): boolean;
 }
+type N = number;
+/** The sizes of tensors of up to six dimensions, by their number. */
+interface Sizes {
+  0: [];
+  1: [N];
+  2: [N, N];
+  3: [N, N, N];
+  4: [N, N, N, N];
+  5: [N, N, N, N, N];
+  6: [N, N, N, N, N, N];
+}
+
 /** Numbers of one dtype in a shape on a device; views share memory. Made by tensor(), zeros(), randn() and the like. */
 export class Tensor {
   /** A tensor from nested arrays or a typed array. */
@@ -166,6 +178,17 @@ export class Tensor {
   /** The number of dimensions. */
   get rank(): number {
     return this.layout.shape.length;
+  }
+  /** The size of a dimension; negative ones count from the end. */
+  dim(i: number): number {
+    if (i === undefined) throw new ArgumentError('dim: which one? x.dim(-1) is the last; x.rank is how many there are');
+    return this.layout.shape[normalizeDim('dim', i, this.rank)];
+  }
+  /** The sizes of a tensor of so many dimensions: `const [batch, time, width] = x.dims(3)`; another rank is refused. */
+  dims<N extends keyof Sizes>(rank: N): Sizes[N] {
+    if (rank !== this.rank)
+      throw new ShapeError(`dims: ${formatShape(this.shape)} has ${this.rank} dimensions, not ${String(rank)}`);
+    return this.shape as unknown as Sizes[N];
   }
   /** The number of elements. */
   get size(): number {
