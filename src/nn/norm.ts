@@ -2,7 +2,7 @@
 import { ArgumentError, ShapeError } from '../base/errors.js';
 import { formatShape, type Shape, sizeOf } from '../base/shape.js';
 import { requireOptions, requireWhole } from '../ops/kernel-row.js';
-import type { LocalResponseNormOptions } from '../ops/shorthand.js';
+import type { LocalResponseNormOptions } from '../ops/layer-names.js';
 import { noGrad } from '../tensor/autograd.js';
 import { zeros } from '../tensor/create.js';
 import { keep } from '../tensor/scope.js';

@@ -3,7 +3,7 @@ import { INDEX_DTYPES, maxInt, REALS } from '../base/dtype.js';
 import { DTypeError, ShapeError } from '../base/errors.js';
 import { formatShape } from '../base/shape.js';
 import type { Tensor } from '../tensor/tensor.js';
-import { placeOf } from './indexing.js';
+import { placeOf } from './index-places.js';
 import { kernel, numbers, requireRank, requireSameDType } from './kernel-row.js';
 import { type Call, type GradContext, type Grads, type InputSpec, rows, type Sig } from './op.js';
 

@@ -8,7 +8,7 @@ import { DTypeError, ShapeError } from '../base/errors.js';
 import { formatShape, type Shape } from '../base/shape.js';
 import type { Tensor } from '../tensor/tensor.js';
 import { requireExperts } from './experts.js';
-import { placeOf } from './indexing.js';
+import { placeOf } from './index-places.js';
 import { kernel, numbers, requireOptions, requireRank } from './kernel-row.js';
 import {
   type Call,

@@ -3,7 +3,7 @@
 import { DTYPES, maxInt } from '../base/dtype.js';
 import { DTypeError, ShapeError } from '../base/errors.js';
 import { formatShape } from '../base/shape.js';
-import { placeOf } from './indexing.js';
+import { placeOf } from './index-places.js';
 import { type KernelRow, type RefTensor, type Sig, ulps } from './op.js';
 
 export const storeRow: KernelRow = {
