@@ -128,7 +128,10 @@ const GUARDS: Readonly<Partial<Record<Area, Readonly<Record<string, Guard>>>>> =
           .split(',')
           .map((f) => [
             `src/backends/gpu/${f}`,
-            [launches(cases), ...tests('decode-limits', 'engine-decode', 'engine-few')],
+            [
+              launches(cases),
+              ...tests(f === 'run-plan' ? 'attention-library' : 'decode-limits', 'engine-decode', 'engine-few'),
+            ],
           ]),
       ),
     ),

@@ -3,6 +3,8 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { choiceFits, type Chosen, sumLaunch } from '../src/backends/gpu/decode-experts.js';
 import { latentFits } from '../src/backends/gpu/decode-latent.js';
+import { threadsFor } from '../src/backends/gpu/decode-tiles.js';
+import { drawBytes } from '../src/backends/gpu/sample.js';
 import type { View } from '../src/backends/backend.js';
 import { Layout } from '../src/base/layout.js';
 
@@ -61,4 +63,16 @@ test("the chosen experts' sum is shared by threads that go through all of their 
     assert.ok(threads(chosen, k) <= 256 && threads(chosen, k) % 32 === 0);
     assert.ok(threads(chosen, k) >= Math.min(128, words(chosen, k) / 4), `${threads(chosen, k)} threads`);
   }
+});
+
+test('threads share words out in as few rounds as can be, each of them in whole warps', () => {
+  const of = (words: number, each: number): number => threadsFor(words, each, 32);
+  assert.deepEqual([of(8192, 4), of(1024, 4), of(1025, 4), of(96, 1), of(257, 1)], [256, 256, 160, 96, 160]);
+});
+
+test('room for draws counts every array of a row', () => {
+  const of = (rows: number): number => drawBytes({ rows, vocabSize: 1024, slots: 4, context: 16 });
+  // Logits 4096, sums and tops of one stretch 28, its likely tokens 256, bins 4104, the list 98304, the token twice 8,
+  // what is told 528, how it is drawn 128.
+  assert.equal(of(256) - of(128), 128 * (4096 + 28 + 256 + 4104 + 98304 + 8 + 528 + 128));
 });
