@@ -50,7 +50,7 @@ const tileOf = (type: BlockType, columns: Columns): number => {
 };
 /** Rows of weights that a group multiplies at once: as many rows share what is read of the activations. */
 export const rowsFor = (type: BlockType, columns: Columns): number =>
-  (columns < 4 ? 1 : 2) * (type === 'MXFP4' || tileOf(type, columns) <= 1536 || columns === 2 ? 2 : 1);
+  (columns < 4 ? 1 : 2) * (tileOf(type, columns) <= 1536 || columns === 2 ? 2 : 1);
 /** Groups of 32 lanes a block has at most in products with rounded activations; sums of many rows take registers. */
 const mostGroups = (columns: Columns): number => ({ 1: 16, 2: 16, 4: 12, 8: 10 })[columns];
 /** Threads of a block in products of one row with rounded activations. */
