@@ -146,10 +146,10 @@ void widen(Activations& a, int dtype) {
 void roundAll(Activations& a) {
   const int64_t groups = a.n / 32, size = a.rows * (3 * a.n + groups * 12);
   char* room = static_cast<char*>(scratch(SCRATCH_ROWS, size + 64));
-  float* scale = reinterpret_cast<float*>(room);
+  int8_t* q = reinterpret_cast<int8_t*>(room);  // first, for vectors of it fill whole lines of the cache
+  int16_t* wide = reinterpret_cast<int16_t*>(q + a.rows * a.n);
+  float* scale = reinterpret_cast<float*>(wide + a.rows * a.n);
   float* sum = scale + a.rows * groups;
-  int16_t* wide = reinterpret_cast<int16_t*>(sum + a.rows * groups * 2);
-  int8_t* q = reinterpret_cast<int8_t*>(wide + a.rows * a.n);
   parallel(a.rows, GRAIN / (a.n + 1) + 1, [&](int64_t begin, int64_t end) {
     for (int64_t m = begin; m < end; m++)
       isa->roundRow(a.wide + m * a.n, a.n, q + m * a.n, scale + m * groups, sum + m * groups * 2, wide + m * a.n);

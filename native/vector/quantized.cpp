@@ -11,89 +11,17 @@ using wick::Rounded;
 // ---- one row of activations: eight sums of whole products at a time ----
 #if defined(__AVX2__)
 WICK_FN Floats mad(Floats a, Floats b, Floats c) { return (Floats)_mm256_fmadd_ps((__m256)a, (__m256)b, (__m256)c); }
-#endif
-#if defined(WICK_ISA_AVX512)
-// Two chunks a vector. Sums meet in the order that the other instruction sets have.
-typedef __m512 Sums;
-constexpr int SUMS = 2;
-WICK_FN __m512i twice(const void* p) { return _mm512_broadcast_i64x4(_mm256_loadu_si256((const __m256i*)p)); }
-// What shifts the first 32 bytes by A bits and the others by B; bits of neighbours come in.
-template <int A, int B> WICK_FN __m512i shifts() {
-  return _mm512_inserti64x4(_mm512_set1_epi16(A), _mm256_set1_epi16(B), 1);
-}
-WICK_FN __m512i wideEach(char b) { return _mm512_set1_epi8(b); }
-// The values of chunks C and C + 1.
-template <class T, int C> struct Two {
-  WICK_FN __m512i values(const uint8_t* w) {
-    const Bytes low = T::values(w + C / T::chunks * T::bytes, C % T::chunks),
-                high = T::values(w + (C + 1) / T::chunks * T::bytes, (C + 1) % T::chunks);
-    return _mm512_inserti64x4(_mm512_castsi256_si512((__m256i)low), (__m256i)high, 1);
-  }
-};
-template <int C> struct Two<Q4_0, C> {
-  WICK_FN __m512i values(const uint8_t* w) {
-    const uint8_t* b = w + C * Q4_0::bytes + 2;
-    const __m512i first = _mm512_broadcast_i32x4(_mm_loadu_si128((const __m128i*)b));
-    const __m512i both = _mm512_mask_broadcast_i32x4(first, 0xff00, _mm_loadu_si128((const __m128i*)(b + Q4_0::bytes)));
-    return _mm512_and_si512(_mm512_srlv_epi64(both, _mm512_setr_epi64(0, 0, 4, 4, 0, 0, 4, 4)), wideEach(15));
-  }
-};
-template <int C> struct Two<Q4_K, C> {
-  WICK_FN __m512i values(const uint8_t* w) {
-    return _mm512_and_si512(_mm512_srlv_epi16(twice(w + 16 + C / 2 * 32), shifts<0, 4>()), wideEach(15));
-  }
-};
-template <int C> struct Two<Q6_K, C> {
-  WICK_FN __m512i values(const uint8_t* w) {
-    const __m512i v = _mm512_loadu_si512(w + C / 4 * 64), top = twice(w + 128 + C / 4 * 32);
-    const __m512i low = C % 4 ? _mm512_srli_epi16(v, 4) : v;
-    const __m512i high = C % 4 ? _mm512_srlv_epi16(top, shifts<0, 2>()) : _mm512_sllv_epi16(top, shifts<4, 2>());
-    return _mm512_or_si512(_mm512_and_si512(low, wideEach(15)), _mm512_and_si512(high, wideEach(48)));
-  }
-};
-template <bool NEGATIVE> WICK_FN __m512i wideDot(__m512i w, __m512i a) {
-  if (NEGATIVE) {
-    a = _mm512_mask_sub_epi8(a, _mm512_movepi8_mask(w), _mm512_setzero_si512(), a);
-    w = _mm512_abs_epi8(w);
-  }
-#if defined(__AVX512VNNI__)
-  return _mm512_dpbusd_epi32(_mm512_setzero_si512(), w, a);
-#else
-  return _mm512_madd_epi16(_mm512_maddubs_epi16(w, a), _mm512_set1_epi16(1));
-#endif
-}
-// Chunks C to COUNT of a batch, with a factor for each: those of the first halves, then of the second ones.
-template <class T, int C, int COUNT>
-WICK_FN void addWide(const uint8_t* w, const int8_t* q, __m512 factors, Sums* acc) {
-  constexpr int E = T::halves ? 8 : 0;
-  __m512i values, a;
-  if constexpr (C + 1 < COUNT) {
-    values = Two<T, C>::values(w);
-    a = _mm512_loadu_si512(q + 32 * C);
-  } else {
-    values = _mm512_zextsi256_si512((__m256i)T::values(w + C / T::chunks * T::bytes, C % T::chunks));
-    a = _mm512_zextsi256_si512((__m256i)loadBytes(q + 32 * C));
-  }
-  const __m512i at = _mm512_setr_epi32(C, C, C, C, C + E, C + E, C + E, C + E, C + 1, C + 1, C + 1, C + 1, C + 1 + E,
-                                       C + 1 + E, C + 1 + E, C + 1 + E);
-  Sums& to = acc[C % 4 / 2];
-  to = _mm512_fmadd_ps(_mm512_cvtepi32_ps(wideDot<T::negative>(values, a)), _mm512_permutexvar_ps(at, factors), to);
-  if constexpr (C + 2 < COUNT) addWide<T, C + 2, COUNT>(w, q, factors, acc);
-}
-template <class T, int COUNT>
-WICK_FN void addAll(const uint8_t* w, const int8_t* q, Floats d, Floats e, Sums (&acc)[SUMS]) {
-  const __m512 first = _mm512_zextps256_ps512((__m256)d);
-  addWide<T, 0, COUNT>(w, q, T::halves ? _mm512_insertf32x8(first, (__m256)e, 1) : first, acc);
-}
-#elif defined(__AVX2__)
 // Of 32 numbers by fours; what is below 64 and never negative goes into the instruction as it is.
 template <bool NEGATIVE> WICK_FN Ints dot(Bytes w, Bytes a) {
   const __m256i magnitude = NEGATIVE ? _mm256_abs_epi8((__m256i)w) : (__m256i)w;
   const __m256i turned = NEGATIVE ? _mm256_sign_epi8((__m256i)a, (__m256i)w) : (__m256i)a;
+#if defined(__AVX512VNNI__)
+  return (Ints)_mm256_dpbusd_epi32(_mm256_setzero_si256(), magnitude, turned);
+#else
   return (Ints)_mm256_madd_epi16(_mm256_maddubs_epi16(magnitude, turned), _mm256_set1_epi16(1));
+#endif
 }
 typedef Floats Sums;
-constexpr int SUMS = 4;
 // Adds the products of a chunk times lane I of each half of the factors.
 template <bool NEGATIVE, int I> WICK_FN void addProducts(Bytes w, Bytes a, const Floats& factors, Sums& acc) {
   const Floats by = WICK_SHUFFLE(Ints, factors, factors, I, I, I, I, I + 4, I + 4, I + 4, I + 4);
@@ -135,7 +63,6 @@ WICK_FN Floats mad(Floats a, Floats b, Floats c) {
 struct Sums {
   F::R half[2];
 };
-constexpr int SUMS = 4;
 template <bool, int I> WICK_FN void addProducts(Bytes w, Bytes a, const Floats& factors, Sums& acc) {
   WICK_EACH(2) {
     const F::R of = readAs<F::R>(reinterpret_cast<const F::R*>(&factors) + u),
@@ -146,21 +73,89 @@ template <bool, int I> WICK_FN void addProducts(Bytes w, Bytes a, const Floats& 
 }
 #endif
 
-#if !defined(WICK_ISA_AVX512)
 // Chunks C to COUNT of a batch. A factor for each: those of chunks 0 to 3, first halves, then second ones; then of 4 to
 // 7.
 template <class T, int C, int COUNT>
-WICK_FN void addChunks(const uint8_t* w, const int8_t* q, const Floats (&factors)[2], Sums (&acc)[SUMS]) {
+WICK_FN void addChunks(const uint8_t* w, const int8_t* q, const Floats (&factors)[2], Sums (&acc)[4]) {
   const Bytes values = T::values(w + C / T::chunks * T::bytes, C % T::chunks);
   addProducts<T::negative, C % 4>(values, loadBytes(q + 32 * C), factors[C / 4], acc[C % 4]);
   if constexpr (C + 1 < COUNT) addChunks<T, C + 1, COUNT>(w, q, factors, acc);
 }
-template <class T, int COUNT>
-WICK_FN void addAll(const uint8_t* w, const int8_t* q, Floats d, Floats e, Sums (&acc)[SUMS]) {
-  const Floats factors[2] = {WICK_SHUFFLE(Ints, d, e, 0, 1, 2, 3, 8, 9, 10, 11),
-                             WICK_SHUFFLE(Ints, d, e, 4, 5, 6, 7, 12, 13, 14, 15)};
-  addChunks<T, 0, COUNT>(w, q, factors, acc);
+// Four running sums of eight lanes, one for every fourth chunk. d and e are the factors of chunks' halves.
+template <class T> struct RunningSums {
+  Sums acc[4];
+  template <int COUNT> __attribute__((always_inline)) void add(const uint8_t* w, const int8_t* q, Floats d, Floats e) {
+    const Floats factors[2] = {WICK_SHUFFLE(Ints, d, e, 0, 1, 2, 3, 8, 9, 10, 11),
+                               WICK_SHUFFLE(Ints, d, e, 4, 5, 6, 7, 12, 13, 14, 15)};
+    addChunks<T, 0, COUNT>(w, q, factors, acc);
+  }
+};
+#if defined(WICK_ISA_AVX512)
+// Two chunks a vector, for formats that give two of them in few instructions. Sums meet in the same order.
+WICK_FN __m512i twice(const void* p) { return _mm512_broadcast_i64x4(_mm256_loadu_si256((const __m256i*)p)); }
+// What shifts the first 32 bytes by A bits and the others by B; bits of neighbours come in.
+template <int A, int B> WICK_FN __m512i shifts() {
+  return _mm512_inserti64x4(_mm512_set1_epi16(A), _mm256_set1_epi16(B), 1);
 }
+WICK_FN __m512i wideEach(char b) { return _mm512_set1_epi8(b); }
+// The values of chunks C and C + 1.
+template <class T, int C> struct Two;
+template <int C> struct Two<Q4_0, C> {
+  WICK_FN __m512i values(const uint8_t* w) {
+    const uint8_t* b = w + C * Q4_0::bytes + 2;
+    const __m512i first = _mm512_broadcast_i32x4(_mm_loadu_si128((const __m128i*)b));
+    const __m512i both = _mm512_mask_broadcast_i32x4(first, 0xff00, _mm_loadu_si128((const __m128i*)(b + Q4_0::bytes)));
+    return _mm512_and_si512(_mm512_srlv_epi64(both, _mm512_setr_epi64(0, 0, 4, 4, 0, 0, 4, 4)), wideEach(15));
+  }
+};
+template <int C> struct Two<Q4_K, C> {
+  WICK_FN __m512i values(const uint8_t* w) {
+    return _mm512_and_si512(_mm512_srlv_epi16(twice(w + 16 + C / 2 * 32), shifts<0, 4>()), wideEach(15));
+  }
+};
+template <int C> struct Two<Q6_K, C> {
+  WICK_FN __m512i values(const uint8_t* w) {
+    const __m512i v = _mm512_loadu_si512(w + C / 4 * 64), top = twice(w + 128 + C / 4 * 32);
+    const __m512i low = C % 4 ? _mm512_srli_epi16(v, 4) : v;
+    const __m512i high = C % 4 ? _mm512_srlv_epi16(top, shifts<0, 2>()) : _mm512_sllv_epi16(top, shifts<4, 2>());
+    return _mm512_or_si512(_mm512_and_si512(low, wideEach(15)), _mm512_and_si512(high, wideEach(48)));
+  }
+};
+WICK_FN __m512i wideDot(__m512i w, __m512i a) {
+#if defined(__AVX512VNNI__)
+  return _mm512_dpbusd_epi32(_mm512_setzero_si512(), w, a);
+#else
+  return _mm512_madd_epi16(_mm512_maddubs_epi16(w, a), _mm512_set1_epi16(1));
+#endif
+}
+// Chunks C to COUNT of a batch, with a factor for each: those of the first halves, then of the second ones.
+template <class T, int C, int COUNT>
+WICK_FN void addWide(const uint8_t* w, const int8_t* q, __m512 factors, __m512 (&acc)[2]) {
+  constexpr int E = T::halves ? 8 : 0;
+  __m512i values, a;
+  if constexpr (C + 1 < COUNT) {
+    values = Two<T, C>::values(w);
+    a = _mm512_loadu_si512(q + 32 * C);
+  } else {
+    values = _mm512_zextsi256_si512((__m256i)T::values(w + C / T::chunks * T::bytes, C % T::chunks));
+    a = _mm512_zextsi256_si512((__m256i)loadBytes(q + 32 * C));
+  }
+  const __m512i at = _mm512_setr_epi32(C, C, C, C, C + E, C + E, C + E, C + E, C + 1, C + 1, C + 1, C + 1, C + 1 + E,
+                                       C + 1 + E, C + 1 + E, C + 1 + E);
+  __m512& to = acc[C % 4 / 2];
+  to = _mm512_fmadd_ps(_mm512_cvtepi32_ps(wideDot(values, a)), _mm512_permutexvar_ps(at, factors), to);
+  if constexpr (C + 2 < COUNT) addWide<T, C + 2, COUNT>(w, q, factors, acc);
+}
+template <class T> struct WideSums {
+  __m512 acc[2];
+  template <int COUNT> __attribute__((always_inline)) void add(const uint8_t* w, const int8_t* q, Floats d, Floats e) {
+    const __m512 first = _mm512_zextps256_ps512((__m256)d);
+    addWide<T, 0, COUNT>(w, q, T::halves ? _mm512_insertf32x8(first, (__m256)e, 1) : first, acc);
+  }
+};
+template <> struct RunningSums<Q4_0> : WideSums<Q4_0> {};
+template <> struct RunningSums<Q4_K> : WideSums<Q4_K> {};
+template <> struct RunningSums<Q6_K> : WideSums<Q6_K> {};
 #endif
 template <int COUNT> WICK_FN Floats some(const float* p) {
   Floats v = {};
@@ -169,9 +164,9 @@ template <int COUNT> WICK_FN Floats some(const float* p) {
 }
 // Up to eight chunks, those of BLOCKS blocks: what minima or offsets take off is added up apart.
 template <class T, int BLOCKS>
-WICK_FN void addBatch(const uint8_t* w, const Rounded& a, int64_t chunk, Sums (&acc)[SUMS], Floats& taken) {
+WICK_FN void addBatch(const uint8_t* w, const Rounded& a, int64_t chunk, RunningSums<T>& acc, Floats& taken) {
   constexpr int COUNT = BLOCKS * T::chunks;
-  for (int at = 0; at < BLOCKS * T::bytes; at += 64) __builtin_prefetch(w + 2048 + at);
+  for (int at = 0; at < BLOCKS * T::bytes; at += 64) __builtin_prefetch(w + 4096 + at);
   Scales s;
   T::template scales<BLOCKS>(w, s);
   if constexpr (T::minima || T::offset) {
@@ -180,12 +175,12 @@ WICK_FN void addBatch(const uint8_t* w, const Rounded& a, int64_t chunk, Sums (&
     taken = mad(off[T::halves], some<COUNT>(a.sum + a.n / 32 + chunk), taken);
   }
   const Floats by = some<COUNT>(a.scale + chunk);
-  addAll<T, COUNT>(w, a.q + chunk * 32, s.d[0] * by, s.d[T::halves] * by, acc);
+  acc.template add<COUNT>(w, a.q + chunk * 32, s.d[0] * by, s.d[T::halves] * by);
 }
 // The product of a row of weights and a row of activations.
 template <class T> WICK_FN float dots(const uint8_t* w, const Rounded& a) {
   constexpr int BLOCKS = 8 / T::chunks;
-  Sums acc[SUMS] = {};
+  RunningSums<T> acc = {};
   Floats taken = {};
   const int64_t chunks = a.n / 32;
   int64_t c = 0;
@@ -193,7 +188,7 @@ template <class T> WICK_FN float dots(const uint8_t* w, const Rounded& a) {
   if constexpr (BLOCKS > 1)
     for (; c < chunks; c += T::chunks, w += T::bytes) addBatch<T, 1>(w, a, c, acc, taken);
   Floats sums[4];
-  memcpy(sums, acc, sizeof sums);
+  memcpy(sums, &acc, sizeof sums);
   const Floats v = (sums[0] + sums[1]) + (sums[2] + sums[3]) - taken * (T::minima ? 1.f : T::offset);
   return ((v[0] + v[4]) + (v[2] + v[6])) + ((v[1] + v[5]) + (v[3] + v[7]));
 }
