@@ -28,6 +28,7 @@ DBRX = dict(d_model=48, n_layers=3, n_heads=4, max_seq_len=128)
 HUNYUAN = dict(head_dim=16, num_experts=6, num_experts_per_tok=2, moe_intermediate_size=24)
 GEMMA = dict(head_dim=16, sliding_window=7, hidden_size_per_layer_input=10, vocab_size_per_layer_input=96, num_hidden_layers=6,
              layer_types=['sliding_attention', 'full_attention'] * 3, num_kv_shared_layers=2)
+ZAMBA = dict(num_key_value_heads=4, mamba_d_state=8, n_mamba_heads=6, chunk_size=16, adapter_rank=6)
 COHERE = dict(head_dim=16, num_experts=6, sliding_window=6)
 # Types without attention, or with a list of layers instead of their number.
 UNASKED = {**{kind: ('num_attention_heads', 'num_key_value_heads', 'intermediate_size', 'max_position_embeddings')
@@ -139,6 +140,10 @@ MODELS = {
     'minimax-b': ('minimax', dict(num_local_experts=4, head_dim=20, layer_types=['full_attention', 'linear_attention', 'linear_attention'],
                   full_attn_alpha_factor=0.7, full_attn_beta_factor=1.3, linear_attn_alpha_factor=0.8, linear_attn_beta_factor=1.2,
                   mlp_alpha_factor=0.9, mlp_beta_factor=1.4, block_size=8, sliding_window=6)),
+    'zamba2': ('zamba2', {**ZAMBA, 'mamba_d_state': 4, 'use_mem_rope': True, 'layers_block_type': ['linear_attention', 'hybrid', 'hybrid']}),
+    'zamba2-b': ('zamba2', {**ZAMBA, 'mamba_ngroups': 2, 'use_shared_attention_adapter': True,
+                 'add_bias_linear': True, 'hidden_act': 'silu', 'tie_word_embeddings': False,
+                 'layers_block_type': ['linear_attention', 'hybrid', 'hybrid']}),
     'jetmoe': ('jetmoe', dict(kv_channels=12, num_local_experts=4)),
     'jetmoe-b': ('jetmoe', dict(kv_channels=16, num_local_experts=5, num_experts_per_tok=3, activation_function='gelu',
                  rms_norm_eps=1e-3, tie_word_embeddings=False)),

@@ -21,6 +21,7 @@ import { type Dense, dense, DenseWithExperts, Mixture } from './mlp.js';
 import { BesideMixer, DeltaMixer, FadingMixer, Mamba1Mixer, MambaMixer, RecurrenceMixer } from './recurrent-mixers.js';
 import { type RopeFeature, ropeRegime, type RopeTable, ropeTable } from './rope.js';
 import type { Shard } from './shard.js';
+import { SharedMambaMixer } from './shared-branch.js';
 import { Stage, type StageGroup } from './stage.js';
 import { Laurel, StreamBlock, Streams } from './streams.js';
 import { BatchStep, DecoderCache, type Step } from './step.js';
@@ -36,7 +37,8 @@ export type MixerModule =
   | Mamba1Mixer
   | RecurrenceMixer
   | FadingMixer
-  | BesideMixer;
+  | BesideMixer
+  | SharedMambaMixer;
 export type MlpModule = Dense | Mixture | DenseWithExperts;
 
 function mixer(w: Weights, f: Mixer, hidden: number, deep: Init): MixerModule | undefined {
@@ -57,6 +59,8 @@ function mixer(w: Weights, f: Mixer, hidden: number, deep: Init): MixerModule | 
       return new RecurrenceMixer(w, f, hidden, deep);
     case 'fading':
       return new FadingMixer(w, f, hidden, deep);
+    case 'shared':
+      return new SharedMambaMixer(w, f, hidden, deep);
     case 'beside':
       return new BesideMixer(w, f, hidden, deep);
     case 'none':
@@ -438,7 +442,11 @@ export class CausalLM extends Module {
     const first = this.stage?.first ?? 0;
     const inputs = this.layerInputs?.forward(ids, x);
     const layer = (y: Tensor, i: number): Tensor =>
-      this.blocks[i].forward(y, { layer: first + i, step, tables, column, ...(inputs && { inputs }) }, drop);
+      this.blocks[i].forward(
+        y,
+        { layer: first + i, step, tables, column, embedded: x, ...(inputs && { inputs }) },
+        drop,
+      );
     const run = (given: Tensor): Tensor =>
       this.blocks.reduce((y, _, i) => {
         if (!step.brief) return layer(y, i);

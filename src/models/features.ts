@@ -172,6 +172,30 @@ export interface Beside {
   readonly outFactor: number;
 }
 
+/** A transformer block that several layers share, over a layer's input and the embedding side by side. */
+export interface SharedBlock {
+  readonly attention: Attention;
+  readonly inner: number;
+  readonly activation: string;
+  /** Where the block's tensors begin, the first place that is stored, and the product behind it. */
+  readonly stored: readonly string[];
+  readonly last: string;
+  /** Which use of a shared block this is, counted over all of them: its narrow products have this number. */
+  readonly use: number;
+  readonly rank: number;
+  /** Queries, keys and values have narrow products too. */
+  readonly attentionAdapters: boolean;
+  /** Products of the feed-forward part have biases. */
+  readonly biases: boolean;
+}
+/** Mamba 2 with its norm in front, in some layers behind a shared block. */
+export interface SharedMamba {
+  readonly kind: 'shared';
+  readonly state: Mamba2;
+  readonly eps: number;
+  readonly block?: SharedBlock;
+}
+
 export type Mixer =
   | Attention
   | LatentAttention
@@ -182,13 +206,14 @@ export type Mixer =
   | GatedRecurrence
   | FadingAttention
   | Beside
+  | SharedMamba
   | { readonly kind: 'none' };
 
 /** Whether a mixer keeps keys by token and nothing else. */
 export const keepsKeys = (m: Mixer): m is Attention | LatentAttention => m.kind === 'attention' || m.kind === 'latent';
 /** The part of a mixer that looks at keys by token. */
 export const keyed = (m: Mixer): Attention | LatentAttention | undefined =>
-  m.kind === 'beside' ? m.attention : keepsKeys(m) ? m : undefined;
+  m.kind === 'beside' ? m.attention : m.kind === 'shared' ? m.block?.attention : keepsKeys(m) ? m : undefined;
 /** The part of a mixer that keeps keys of its own. */
 export const keyKeeper = (m: Mixer): Attention | LatentAttention | undefined => {
   const found = keyed(m);

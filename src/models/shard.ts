@@ -123,7 +123,7 @@ export class Shard {
   #mixer(m: Mixer, i: number): Mixer {
     const n = this.group.size;
     if (m.kind === 'none') return m;
-    if (m.kind === 'recurrence' || m.kind === 'fading')
+    if (m.kind === 'recurrence' || m.kind === 'fading' || m.kind === 'shared')
       return this.#refuse(i, `a mixer of kind ${m.kind} does not divide`);
     if (m.kind === 'conv') return m.channels % n === 0 ? { ...m, channels: m.channels / n } : m; // else held whole
     if (m.kind === 'beside')

@@ -37,7 +37,8 @@ export class Stage {
       );
     const { layerInputs, layers, streams } = features;
     const lent = layers.some(({ mixer: m }) => m.kind === 'attention' && m.keysOf !== undefined);
-    if (layerInputs || streams || lent)
+    const shares = layers.some(({ mixer: m }) => m.kind === 'shared');
+    if (layerInputs || streams || lent || shares)
       throw new UnsupportedError(
         `${features.family}: its layers share ${lent ? 'keys' : 'what tokens bring along'}, which stages cannot`,
       );
