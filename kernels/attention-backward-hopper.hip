@@ -100,8 +100,7 @@ WICK_FN void backward_copies(const Attention& p, const BackwardWork& w, const Ba
   UNROLL(1, 1)
   for (int step = 0; step < w.steps; step++) {
     const int stage = step % Stages, o0 = (w.first + tile) * Others;
-    const u32 parity = (step / Stages & 1) ^ 1;
-    barrier_wait(b.empty + stage, parity);
+    barrier_wait(b.empty + stage, (step / Stages & 1) ^ 1);
     copy(shared.others(stage), Count<Others>{}, !OwnKeys, OwnKeys ? head : w.kv_head, o0, w.theirs);
     if constexpr (OwnKeys) {
       const int which = threadIdx.x / Others, i = o0 + threadIdx.x % Others;
@@ -110,10 +109,19 @@ WICK_FN void backward_copies(const Attention& p, const BackwardWork& w, const Ba
     }
     barrier_arrive_copied(b.full + stage);
     if constexpr (Changes & BIASED) {
-      if (p.mask_kind)
-        copy_mask<T, OwnKeys ? Others : Rows, OwnKeys ? Rows : Others, 4>(p, s, head, OwnKeys ? o0 : w.r0,
-                                                                          OwnKeys ? w.r0 : o0, shared.mask(stage),
-                                                                          b.empty + stage, parity, b.full + stage);
+      if (p.mask_kind) {
+        const auto mask = mask_copy < OwnKeys ? Others : Rows,
+                   OwnKeys ? Rows : Others > (p, s, head, OwnKeys ? o0 : w.r0, OwnKeys ? w.r0 : o0);
+        if (mask.flags) {
+          UNROLL(1, 1)
+          for (int n = 0; n < mask.Count; n += 4) {
+            u64 flags[4];
+            fetch_flags(p, mask, n, flags);
+            store_flags<T>(mask, n, flags, shared.mask(stage));
+          }
+          barrier_arrive(b.full + stage);
+        } else copy_mask<T>(p, mask, s.nk % 8 == 0, shared.mask(stage), b.full + stage);
+      }
     }
     if (++tile == w.tiles) tile = 0, head++;
   }
@@ -141,6 +149,9 @@ template <bool OwnKeys, int Changes> WICK_FN OwnRows own_rows_of(const Attention
   }
   return o;
 }
+struct alignas(8) Two {
+  float v[2];
+};
 /** A bit for each score of a lane's two rows and others from o0 on: whether it is seen. */
 template <bool OwnKeys>
 WICK_FN void seen_bits(const Attention& p, const BackwardWork& work, const OwnRows& o, int o0, u32 (&seen)[2]) {
@@ -171,11 +182,17 @@ WICK_FN void weigh(const Attention& p, const BackwardWork& work, const BackwardS
   for (int part = 0; part < 4; part++) {  // 16 columns each
     float power[8], row_delta[8];
 #pragma unroll
-    for (int e = 0; e < 8; e++) {
-      const int r = e / 2 % 2, far = 16 * part + e / 4 * 8 + e % 2;
-      row_delta[e] = OwnKeys ? stat[Others + far] : o.delta[r];
-      power[e] = fmag(weight[8 * part + e], o.unit, OwnKeys ? -lse_units<Changes>(stat[far]) : -o.lse[r]);
-      if constexpr (Changes & BIASED) power[e] = fmag(fabsf(apart + (float)(far - 8 * r)), bias, power[e]);
+    for (int e = 0; e < 8; e += 2) {
+      const int r = e / 2 % 2, far = 16 * part + e / 4 * 8;
+      const Two lse = OwnKeys ? *(const Two*)(stat + far) : Two{o.lse[r], o.lse[r]},
+                delta = OwnKeys ? *(const Two*)(stat + Others + far) : Two{o.delta[r], o.delta[r]};
+#pragma unroll
+      for (int h = 0; h < 2; h++) {
+        row_delta[e + h] = delta.v[h];
+        power[e + h] = fmag(weight[8 * part + e + h], o.unit, OwnKeys ? -lse_units<Changes>(lse.v[h]) : -lse.v[h]);
+        if constexpr (Changes & BIASED)
+          power[e + h] = fmag(fabsf(apart + (float)(far + h - 8 * r)), bias, power[e + h]);
+      }
     }
     if (Changes & BIASED && p.mask_kind) {
       const Frag f = mask_words<MaskRows, OwnKeys>(shared.mask(stage), (threadIdx.x / 32 - 4) * 16, 16 * part);

@@ -38,69 +38,86 @@ template <class T, int N> WICK_FN void write_row(T* to, const float (&numbers)[N
 
 // ---- masks: the copying group brings a tile of one, and lays it out as it is added ----
 
-/** -infinity, twice. */
-template <class T> constexpr u32 HIDDEN_PAIR = same<T, half> ? 0xfc00fc00u : 0xff80ff80u;
+template <class T> constexpr u32 HIDDEN = same<T, half> ? 0xfc00u : 0xff80u;  // -infinity
 /** Four numbers; of four bytes those that are 0 become what hides a key, others what adds nothing. */
 struct Pairs {
   u32 x, y;
 };
 template <class T> WICK_FN Pairs added_of(u32 flags) {
-  const u32 zero = ~(((flags & 0x7f7f7f7fu) + 0x7f7f7f7fu) | flags);  // the highest bit of a byte says so
+  const u32 zero = ~(((flags & 0x7f7f7f7fu) + 0x7f7f7f7fu) | flags) & 0x80808080u;
   Pairs all;
-  asm("prmt.b32 %0, %1, %1, 0x9988;" : "=r"(all.x) : "r"(zero));  // that bit, 16 times
-  asm("prmt.b32 %0, %1, %1, 0xbbaa;" : "=r"(all.y) : "r"(zero));
-  return {all.x & HIDDEN_PAIR<T>, all.y & HIDDEN_PAIR<T>};
+  if constexpr (same<T, half>) {  // a byte's highest bit 16 times, of which six stay
+    asm("prmt.b32 %0, %1, %1, 0x9988;" : "=r"(all.x) : "r"(zero));
+    asm("prmt.b32 %0, %1, %1, 0xbbaa;" : "=r"(all.y) : "r"(zero));
+    return {all.x & 0xfc00fc00u, all.y & 0xfc00fc00u};
+  } else {  // the byte, and its highest bit eight times
+    asm("prmt.b32 %0, %1, %1, 0x9180;" : "=r"(all.x) : "r"(zero));
+    asm("prmt.b32 %0, %1, %1, 0xb3a2;" : "=r"(all.y) : "r"(zero));
+    return all;
+  }
 }
 /** What a mask adds, in 16 bits. */
 template <class T> WICK_FN u32 added_at(const Attention& p, i64 at) {
   if (p.mask_kind == 2) return ((const u16*)p.mask)[at];
-  return ((const u8*)p.mask)[at] ? 0 : HIDDEN_PAIR<T> >> 16;
+  return ((const u8*)p.mask)[at] ? 0 : HIDDEN<T>;
+}
+/** What a thread of 128 brings of a mask's tile: eight keys of every Step-th row. */
+template <int Rows, int Keys> struct MaskCopy {
+  static constexpr int Parts = Keys / 8, Step = 128 / Parts, Count = Rows / Step;
+  i64 at, down;    // where the first eight are in the mask, and how far the next row's are
+  int keys, rows;  // how many there are from there
+  u32 to;          // the place of the first eight
+  bool flags;      // whether eight are a word of flags
+};
+/** Queries from i0 on and keys from j0 on. */
+template <int Rows, int Keys>
+WICK_FN MaskCopy<Rows, Keys> mask_copy(const Attention& p, const Sequence& s, int head, int i0, int j0) {
+  typedef MaskCopy<Rows, Keys> Copy;
+  const int c = threadIdx.x % Copy::Parts, r0 = threadIdx.x / Copy::Parts;
+  const i64 row = p.mask_strides[2], step = p.mask_strides[3],
+            at = s.batch * p.mask_strides[0] + head * p.mask_strides[1] + (i0 + r0) * row + (j0 + 8 * c) * step;
+  const bool flags = p.mask_kind == 1 && step == 1 && row % 8 == 0 && s.nk % 8 == 0 && ((u64)p.mask + at) % 8 == 0;
+  return {at, Copy::Step * row, s.nk - j0 - 8 * c, s.nq - i0 - r0, place(r0, c, Rows), flags};
+}
+template <int Rows, int Keys, int N>
+WICK_FN void fetch_flags(const Attention& p, const MaskCopy<Rows, Keys>& m, int first, u64 (&flags)[N]) {
+#pragma unroll
+  for (int n = 0; n < N; n++) {
+    const bool there = (first + n) * m.Step < m.rows && m.keys > 0;
+    flags[n] = there ? *(const u64*)((const u8*)p.mask + m.at + (first + n) * m.down) : 0;
+  }
+}
+template <class T, int Rows, int Keys, int N>
+WICK_FN void store_flags(const MaskCopy<Rows, Keys>& m, int first, const u64 (&flags)[N], unsigned char* tile) {
+#pragma unroll
+  for (int n = 0; n < N; n++) {
+    const Pairs low = added_of<T>((u32)flags[n]), high = added_of<T>((u32)(flags[n] >> 32));
+    *(word4*)(tile + m.to + (first + n) * m.Step * 128) = word4{low.x, low.y, high.x, high.y};
+  }
 }
 /**
- * 128 threads bring what a mask says of queries from i0 on and keys from j0 on, once `empty` lets them, and arrive at
- * `full`; Batch loads of flags are under way at once. Of rows and keys that are not there it says anything: nobody
- * sees them.
+ * Brings what is no word of flags and arrives at `full`. Of rows and keys that are not there a mask says anything:
+ * nobody sees them.
  */
-template <class T, int Rows, int Keys, int Batch>
-WICK_FN void copy_mask(const Attention& p, const Sequence& s, int head, int i0, int j0, unsigned char* to, u64* empty,
-                       u32 parity, u64* full) {
-  constexpr int Parts = Keys / 8, Step = 128 / Parts, Count = Rows / Step;
-  const int c = threadIdx.x % Parts, r0 = threadIdx.x / Parts, keys = s.nk - j0 - 8 * c, rows = s.nq - i0 - r0;
-  const i64 row = p.mask_strides[2], step = p.mask_strides[3], down = Step * row;
-  i64 at = s.batch * p.mask_strides[0] + head * p.mask_strides[1] + (i0 + r0) * row + (j0 + 8 * c) * step;
-  to += place(r0, c, Rows);
-  const bool packs = step == 1 && row % 8 == 0 && s.nk % 8 == 0;
-  if (p.mask_kind == 1 && packs && ((u64)p.mask + at) % 8 == 0) {
-    UNROLL(1, 1)
-    for (int first = 0; first < Count; first += Batch) {
-      u64 flags[Batch];
-#pragma unroll
-      for (int n = 0; n < Batch; n++, at += down)
-        flags[n] = (first + n) * Step < rows && keys > 0 ? *(const u64*)((const u8*)p.mask + at) : 0;
-      if (first == 0) barrier_wait(empty, parity);
-#pragma unroll
-      for (int n = 0; n < Batch; n++, to += Step * 128) {
-        const Pairs low = added_of<T>((u32)flags[n]), high = added_of<T>((u32)(flags[n] >> 32));
-        *(word4*)to = word4{low.x, low.y, high.x, high.y};
-      }
-    }
-    return barrier_arrive(full);
-  }
-  barrier_wait(empty, parity);
-  if (p.mask_kind == 2 && packs && ((u64)p.mask + 2 * at) % 16 == 0) {
+template <class T, int Rows, int Keys>
+WICK_FN void copy_mask(const Attention& p, const MaskCopy<Rows, Keys>& m, bool whole, unsigned char* tile, u64* full) {
+  unsigned char* to = tile + m.to;
+  i64 at = m.at;
+  const i64 step = p.mask_strides[3];
+  if (p.mask_kind == 2 && step == 1 && whole && p.mask_strides[2] % 8 == 0 && ((u64)p.mask + 2 * at) % 16 == 0) {
     UNROLL(1, 4)
-    for (int n = 0; n < Count; n++, at += down, to += Step * 128) {
-      const bool there = n * Step < rows && keys > 0;
+    for (int n = 0; n < m.Count; n++, at += m.down, to += m.Step * 128) {
+      const bool there = n * m.Step < m.rows && m.keys > 0;
       async_all16(to, (const u16*)p.mask + (there ? at : 0), there);
     }
     return barrier_arrive_copied(full);
   }
   UNROLL(1, 1)
-  for (int n = 0; n < Count; n++, at += down, to += Step * 128) {
+  for (int n = 0; n < m.Count; n++, at += m.down, to += m.Step * 128) {
     u32 words[4] = {};
 #pragma unroll
     for (int e = 0; e < 8; e++)
-      if (n * Step < rows && e < keys) words[e / 2] |= added_at<T>(p, at + e * step) << e % 2 * 16;
+      if (n * m.Step < m.rows && e < m.keys) words[e / 2] |= added_at<T>(p, at + e * step) << e % 2 * 16;
     *(word4*)to = word4{words[0], words[1], words[2], words[3]};
   }
   barrier_arrive(full);

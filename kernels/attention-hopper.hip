@@ -18,7 +18,7 @@
 
 constexpr int HOPPER_ROWS = 128, HOPPER_KEYS = 128, HOPPER_STAGES = 2;
 /** Registers of a copying thread, which a mask passes through. */
-template <int Changes> constexpr int HOPPER_COPYING = Changes& BIASED ? 72 : 40;
+template <int Changes> constexpr int HOPPER_COPYING = Changes& BIASED ? 88 : 40;
 
 /** A query tile and its key tiles. */
 struct HopperTile {
@@ -127,6 +127,14 @@ WICK_FN void hopper_copies(const Attention& p, unsigned char* shared, HopperBarr
                               which ? p.v_strides[2] : p.k_strides[2]};
       const T* from = (const T*)(which ? p.v : p.k) + w.kv_head * strides[1] + 8 * c;
       to = shared + 2 * QueryBytes + (which * Stages + stage) * TileBytes + place(r0, c, Keys);
+      // A team's part of the mask goes with each; flags are on their way meanwhile.
+      MaskCopy<64, Keys> mask;
+      u64 flags[MaskCopy<64, Keys>::Count];
+      const bool masked = Changes & BIASED && p.mask_kind;
+      if (masked) {
+        mask = mask_copy<64, Keys>(p, w.s, w.head, w.i0 + 64 * which, j0);
+        if (mask.flags) fetch_flags(p, mask, 0, flags);
+      }
       if (p.pages) {
         const i64 place = row.page < 0 ? -1 : row.page * strides[0] + row.inside * strides[2];
         if (which && n + 1 < 2 * w.tiles) row = look_up(p, w.s, j0 - Keys + mine);
@@ -148,11 +156,13 @@ WICK_FN void hopper_copies(const Attention& p, unsigned char* shared, HopperBarr
         }
       }
       barrier_arrive_copied(&b.full[which][stage]);
-      if (Changes & BIASED && p.mask_kind && !which) {
-        UNROLL(1, 1)
-        for (int team = 0; team < 2; team++)
-          copy_mask<T, 64, Keys, 8>(p, w.s, w.head, w.i0 + 64 * team, j0, mask_tile<D>(shared, team),
-                                    b.empty_mask + team, (done & 1) ^ 1, b.full_mask + team);
+      if (masked) {
+        unsigned char* tile = mask_tile<D>(shared, which);
+        barrier_wait(b.empty_mask + which, (done & 1) ^ 1);
+        if (mask.flags) {
+          store_flags<T>(mask, 0, flags, tile);
+          barrier_arrive(b.full_mask + which);
+        } else copy_mask<T>(p, mask, w.s.nk % 8 == 0, tile, b.full_mask + which);
       }
       done += which;
     }
@@ -271,6 +281,16 @@ WICK_FN float end_row(const Attention& p, const HopperTile& w, int i, bool write
   return total > 0 ? scale / total : 0;
 }
 
+/** A lane's two rows, from i on. */
+template <class T, int Changes, int N>
+WICK_FN void end_rows(const Attention& p, const HopperTile& w, int i, const float (&top)[2], const float (&sum)[2],
+                      const float (&out)[N]) {
+#pragma unroll
+  for (int r = 0; r < 2; r++, i += 8) {
+    const float scale = end_row<Changes>(p, w, i, lane_column() == 0, top[r], sum[r]);
+    if (i < w.s.nq) write_row(query_row<T>(p.out, p.out_strides, w.s, w.head, i) + lane_column(), out, r, scale);
+  }
+}
 template <class T> WICK_FN void pack_weights(u32 (&weights)[32], const float (&score)[64]) {
 #pragma unroll
   for (int e = 0; e < 32; e++) weights[e] = pack_pair<T>(score[2 * e], score[2 * e + 1]);
@@ -295,7 +315,6 @@ template <class T, int D, int Changes> WICK_FN void attention_hopper(const Atten
   }
   more_registers<HOPPER_COPYING<Changes>>();
   const int team = group - 1, lane = threadIdx.x % 32;
-  const int row = lane_row(), column = lane_column();  // rows row and row + 8 of the team's 64
   const u32 k_tiles = shared_address(shared) + 2 * QueryBytes, v_tiles = k_tiles + Stages * TileBytes;
   const u64 k_operand = operand(k_tiles, 16), v_operand = operand(v_tiles, Keys * 128);
   HopperTile w = {};
@@ -371,15 +390,7 @@ template <class T, int D, int Changes> WICK_FN void attention_hopper(const Atten
     begin_sums(done - 1);
     products_wait<0>();
     release(&b.empty[1][(done - 1) % Stages]);
-
-#pragma unroll
-    for (int r = 0; r < 2; r++) {
-      const int i = q0 + row + 8 * r;
-      const float scale = end_row<Changes>(p, w, i, column == 0, top[r], sum[r]);
-      if (i >= w.s.nq) continue;
-      T* to = query_row<T>(p.out, p.out_strides, w.s, w.head, i) + column;
-      write_row(to, out, r, scale);
-    }
+    end_rows<T, Changes>(p, w, q0 + lane_row(), top, sum, out);
   }
   if (team == 0) named_sync(3, 256);  // takes the turn the last team gave
 }
