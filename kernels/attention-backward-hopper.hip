@@ -149,9 +149,6 @@ template <bool OwnKeys, int Changes> WICK_FN OwnRows own_rows_of(const Attention
   }
   return o;
 }
-struct alignas(8) Two {
-  float v[2];
-};
 /** A bit for each score of a lane's two rows and others from o0 on: whether it is seen. */
 template <bool OwnKeys>
 WICK_FN void seen_bits(const Attention& p, const BackwardWork& work, const OwnRows& o, int o0, u32 (&seen)[2]) {
@@ -182,17 +179,11 @@ WICK_FN void weigh(const Attention& p, const BackwardWork& work, const BackwardS
   for (int part = 0; part < 4; part++) {  // 16 columns each
     float power[8], row_delta[8];
 #pragma unroll
-    for (int e = 0; e < 8; e += 2) {
-      const int r = e / 2 % 2, far = 16 * part + e / 4 * 8;
-      const Two lse = OwnKeys ? *(const Two*)(stat + far) : Two{o.lse[r], o.lse[r]},
-                delta = OwnKeys ? *(const Two*)(stat + Others + far) : Two{o.delta[r], o.delta[r]};
-#pragma unroll
-      for (int h = 0; h < 2; h++) {
-        row_delta[e + h] = delta.v[h];
-        power[e + h] = fmag(weight[8 * part + e + h], o.unit, OwnKeys ? -lse_units<Changes>(lse.v[h]) : -lse.v[h]);
-        if constexpr (Changes & BIASED)
-          power[e + h] = fmag(fabsf(apart + (float)(far + h - 8 * r)), bias, power[e + h]);
-      }
+    for (int e = 0; e < 8; e++) {
+      const int r = e / 2 % 2, far = 16 * part + e / 4 * 8 + e % 2;
+      row_delta[e] = OwnKeys ? stat[Others + far] : o.delta[r];
+      power[e] = fmag(weight[8 * part + e], o.unit, OwnKeys ? -lse_units<Changes>(stat[far]) : -o.lse[r]);
+      if constexpr (Changes & BIASED) power[e] = fmag(fabsf(apart + (float)(far - 8 * r)), bias, power[e]);
     }
     if (Changes & BIASED && p.mask_kind) {
       const Frag f = mask_words<MaskRows, OwnKeys>(shared.mask(stage), (threadIdx.x / 32 - 4) * 16, 16 * part);

@@ -127,7 +127,7 @@ WICK_FN void hopper_copies(const Attention& p, unsigned char* shared, HopperBarr
                               which ? p.v_strides[2] : p.k_strides[2]};
       const T* from = (const T*)(which ? p.v : p.k) + w.kv_head * strides[1] + 8 * c;
       to = shared + 2 * QueryBytes + (which * Stages + stage) * TileBytes + place(r0, c, Keys);
-      // A team's part of the mask goes with each; flags are on their way meanwhile.
+      // Flags are on their way meanwhile, a team's part with each.
       MaskCopy<64, Keys> mask;
       u64 flags[MaskCopy<64, Keys>::Count];
       const bool masked = Changes & BIASED && p.mask_kind;
@@ -156,13 +156,17 @@ WICK_FN void hopper_copies(const Attention& p, unsigned char* shared, HopperBarr
         }
       }
       barrier_arrive_copied(&b.full[which][stage]);
-      if (masked) {
-        unsigned char* tile = mask_tile<D>(shared, which);
+      if (masked && mask.flags) {
         barrier_wait(b.empty_mask + which, (done & 1) ^ 1);
-        if (mask.flags) {
-          store_flags<T>(mask, 0, flags, tile);
-          barrier_arrive(b.full_mask + which);
-        } else copy_mask<T>(p, mask, w.s.nk % 8 == 0, tile, b.full_mask + which);
+        store_flags<T>(mask, 0, flags, mask_tile<D>(shared, which));
+        barrier_arrive(b.full_mask + which);
+      } else if (masked && !which) {
+        UNROLL(1, 1)
+        for (int team = 0; team < 2; team++) {
+          barrier_wait(b.empty_mask + team, (done & 1) ^ 1);
+          copy_mask<T>(p, mask_copy<64, Keys>(p, w.s, w.head, w.i0 + 64 * team, j0), w.s.nk % 8 == 0,
+                       mask_tile<D>(shared, team), b.full_mask + team);
+        }
       }
       done += which;
     }
