@@ -28,9 +28,15 @@ export interface RandomOptions {
   readonly device: Device;
   /** The layers add nothing and the output names the token after the last: the same work, a text that repeats. */
   readonly copying?: boolean;
+  /** Tokens it takes; the shape's own otherwise. */
+  readonly maxPositions?: number;
 }
-export function randomModel(shape: string, { device, copying = false }: RandomOptions): CausalLM {
-  const config: LlamaConfig = { normEps: 1e-5, eosTokenIds: [], ...SHAPES[shape] };
+export function randomModel(shape: string, { device, copying = false, maxPositions }: RandomOptions): CausalLM {
+  const own = SHAPES[shape];
+  const config: LlamaConfig = {
+    ...{ normEps: 1e-5, eosTokenIds: [], ...own },
+    maxPositions: maxPositions ?? own.maxPositions,
+  };
   if (copying) Object.assign(config, { tiedEmbeddings: false });
   const dtype: DType = device.name === 'cpu' ? 'f32' : 'bf16';
   let [seed, embedded] = [1, undefined as Tensor | undefined];

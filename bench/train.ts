@@ -61,7 +61,10 @@ const llama = (layers: number, width: number, heads: number, inner: number, voca
   ...{ rms_norm_eps: 1e-5, rope_theta: 10000, hidden_act: 'silu', tie_word_embeddings: true },
 });
 const SHAPES: Readonly<Record<string, Shape>> = {
+  '30m': { batch: 16, context: 1024, config: gpt2(6, 384, 6, 50304) },
   '124m': { batch: 16, context: 1024, config: gpt2(12, 768, 12, 50304) },
+  '350m': { batch: 16, context: 1024, config: gpt2(24, 1024, 16, 50304) },
+  '774m': { batch: 16, context: 1024, config: gpt2(36, 1280, 20, 50304) },
   '1.3b': { batch: 4, context: 2048, config: llama(24, 2048, 16, 5632, 50304) },
   tiny: { batch: 2, context: 32, config: gpt2(2, 64, 4, 512) },
   'tiny-llama': { batch: 2, context: 32, config: llama(2, 64, 4, 96, 512) },

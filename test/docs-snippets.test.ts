@@ -7,6 +7,7 @@ import { after, describe, test } from 'node:test';
 import { tmpdir } from 'node:os';
 import { pathToFileURL } from 'node:url';
 import { inspect } from 'node:util';
+import { CURVES, growthPicture } from '../bench/curves.js';
 import { PICTURE, picture } from '../bench/picture.js';
 import { docsDir, packageRoot } from '../src/base/paths.js';
 import { Device } from '../src/index.js';
@@ -93,6 +94,7 @@ test('links of the documentation site lead to files, not to folders, of which it
   assert.deepEqual(dead, []);
 });
 
-test("the README's picture is drawn from the records", () => {
+test('pictures of speed are drawn from the records', () => {
   assert.equal(readFileSync(join(packageRoot, PICTURE), 'utf8'), picture());
+  assert.equal(readFileSync(join(packageRoot, CURVES), 'utf8'), growthPicture());
 });

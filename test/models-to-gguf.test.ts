@@ -38,7 +38,7 @@ const distance = (a: Tensor, b: Tensor): number => a.sub(b).abs().max().item() /
 const WITHOUT = new Set(
   `afmoe apertus bamba biogpt bitnet codegen cohere2_moe cwm dbrx exaone_moe flex_olmo gemma3n_text gemma4_text glm
   gpt_neo granite_swa granitemoe_swa gptj helium hy_v3 hyperclovax jais2 jetmoe mellum minicpm3 minimax ministral
-  nanochat openai-gpt opt persimmon phimoe recurrent_gemma solar_open vaultgemma xglm youtu`.split(/\s+/),
+  nanochat openai-gpt opt persimmon phimoe recurrent_gemma solar_open vaultgemma xglm youtu zamba2`.split(/\s+/),
 );
 /** Models that a file of their architecture would not be, by the folder's name: what is said of them. */
 const REFUSED: Readonly<Record<string, RegExp>> = {

@@ -346,6 +346,7 @@ export const pool = rows({
       options: Pick<MaxPoolOptions, 'padding'> = {},
     ): readonly [values: Tensor, indices: Tensor] => {
       requireOptions('maxPool2dWithIndices', options, ['padding']);
+      requireRank('maxPool2dWithIndices', 'input', x.shape, 4, '(batch, channels, height, width)');
       const { params } = poolCall('maxPool2dWithIndices', 'max')(x, size, stride, options);
       const ids = x.detach().argMaxPool2d(params).cast('i64');
       const [n, c, h, w] = ids.shape;
