@@ -106,3 +106,36 @@ test('recordings beside each other share memory until the last is gone', { skip 
   assert.ok(free() >= before);
   x.dispose();
 });
+
+test('memory that a recording holds stays when its tensor goes, and when the recording goes but not its tensor', {
+  skip,
+}, () => {
+  const numbers = MIB / 4;
+  const filled = (value: number): Tensor => tensor(new Float32Array(numbers).fill(value), { device: device! });
+  const w = filled(3);
+  const outs: Tensor[] = [];
+  const work = (): void => {
+    outs.push(scope(() => w.mul(2)));
+  };
+  work();
+  outs.splice(0)[0].dispose();
+  const held = (f: () => void) => backend.capture(f, undefined, { hold: true });
+  const [first, second] = [held(work), held(work)];
+  const others = (): Tensor[] => [1, 2, 3, 4].map((v) => filled(100 * v)); // they would take a block that is free
+  w.dispose();
+  first.dispose();
+  let more = others();
+  second.launch();
+  assert.equal(sumOf(outs[1]) / numbers, 6, 'the second recording still reads what it read');
+  for (const t of more) t.dispose();
+  second.dispose();
+  const x = filled(5);
+  const third = held(() => {
+    outs.push(scope(() => x.mul(2)));
+  });
+  third.launch();
+  third.dispose();
+  more = others();
+  assert.equal(sumOf(x) / numbers, 5, 'the tensor is as it was');
+  for (const t of [...more, ...outs, x]) t.dispose();
+});
