@@ -90,6 +90,7 @@ const GUARDS: Readonly<Record<string, Guard>> = {
     ops: ['gather', 'indexAdd', 'scatterAdd'],
     tests: ['kernels-structured', 'kernels-structured-golden'],
   },
+  'kept.h': { ops: ['castTo'], tests: ['kernels-conversions'] },
   'matrix.h': { ops: ['bmm', 'matmul'], tests: ['kernels-structured', 'kernels-attention'] },
   'norm.hip': {
     ops: ['layerNorm', 'rmsNorm', 'layerNormBackward', 'rmsNormBackward'],
@@ -134,13 +135,16 @@ const GUARDS: Readonly<Record<string, Guard>> = {
   'tile.h': { ops: ['bmm', 'matmul', 'conv2d'], tests: ['kernels-structured'] },
   'candle/unary.hip': { tests: ['kernels-golden'] },
   'training.hip': { tests: ['training-passes'] },
+  'weight-matrix.h': { ops: ['qmatmul'], tests: ['quantized'] },
   'weight-stream.h': { ops: ['qmatmul'], tests: ['quantized'] },
   'weights.hip': { ops: ['dequantize', 'qrows', 'qmatmul', 'qmatmulExperts', 'f8matmul'], tests: ['quantized'] },
 };
 /**
- * Files for one GPU alone, as their first lines say: the simulation cannot run them, so the runs on that GPU speak for them.
+ * Files for one GPU alone, as their names or first lines say: the simulation cannot run them, so the runs on that GPU
+ * speak for them.
  */
-const forOneGpu = (file: string): boolean => /ompiled for sm_\w+/.test(readFileSync(join(kernelsDir, file), 'utf8'));
+const forOneGpu = (file: string): boolean =>
+  file.includes('hopper') || /ompiled for sm_\w+/.test(readFileSync(join(kernelsDir, file), 'utf8'));
 const kernelFiles = (): string[] =>
   readdirSync(kernelsDir, { recursive: true, encoding: 'utf8' })
     .filter((f) => /\.(hip|h)$/.test(f))
