@@ -91,7 +91,8 @@ export function growthPicture(): string {
       'font-size="12" fill="#222">',
     `<rect width="${width}" height="${height}" fill="#fff"/>`,
     '<text x="20" y="28" font-size="16" font-weight="600">How speed grows on one H200: ' +
-      `<tspan fill="${COLOURS.ours}">wick</tspan> <tspan fill="${COLOURS.torch}">PyTorch 2.11, not compiled</tspan></text>`,
+      `<tspan fill="${COLOURS.ours}">wick</tspan> ` +
+      `<tspan fill="${COLOURS.torch}">PyTorch 2.11, not compiled</tspan></text>`,
     ...panels,
     '</svg>\n',
   ].join('\n');

@@ -170,7 +170,7 @@ test('texts have classes, pairs have scores, alone as in a batch', { skip: missi
   assert.throws(() => new TextClassifier(plain.model, tokenizer), /no head for sequence classification/);
 });
 
-test("T5's dense_act_fn counts where it differs from feed_forward_proj, and far distances share rows as transformers'", () =>
+test("T5's dense_act_fn counts where it differs from feed_forward_proj; far distances share rows as transformers'", () =>
   scope(() =>
     noGrad(() => {
       const encoded = (config: object): Tensor => {

@@ -327,7 +327,8 @@ template <class Each> void eachStretch(const Product& p, int64_t j, int64_t n, E
     q += run;
   }
 }
-// A block of m rows and n columns of the result, from row i and column j on: in place, or as sums that are delivered when
+// A block of m rows and n columns of the result, from row i and column j on: in place, or as sums that are delivered
+// when
 // they are complete. What results begin with comes first in their sums, wherever they are made.
 template <class S, class E> struct Block {
   const Product& p;
@@ -673,7 +674,8 @@ template <class S> void someRows(const Product& p, bool accumulate) {
   });
 }
 
-// Whether threads take columns of a convolution rather than filters: where it is worth a thread, unless filters are much
+// Whether threads take columns of a convolution rather than filters: where it is worth a thread, unless filters are
+// much
 // more even or more than a core's cache keeps.
 template <class S> bool columnsShare(const Product& p) {
   typedef typename ComputeOf<S>::type E;

@@ -123,7 +123,8 @@ const stack = <L>(
 ): { layers: L[]; rest: TransformerLayerOptions } => {
   if (!Number.isInteger(n) || n < 0)
     throw new ArgumentError(
-      `${name}: takes width, heads and the number of layers, which it makes itself; ${String(n)} is no number of layers`,
+      `${name}: takes width, heads and the number of layers, which it makes itself; ` +
+        `${String(n)} is no number of layers`,
     );
   const { norm: _, ...rest } = options;
   const at = (i: number): TransformerLayerOptions => (rest.from ? { ...rest, from: rest.from.pp('layers', i) } : rest);
