@@ -30,12 +30,6 @@
 
 /** A kernel: extern "C" under its own name, with the largest block it may be launched with. */
 #define KERNEL(threads) extern "C" __global__ void __launch_bounds__(threads)
-/** The same where so many blocks are to fit on a multiprocessor. */
-#ifdef WICK_NVIDIA
-#define KERNEL_BESIDE(threads, blocks) extern "C" __global__ void __launch_bounds__(threads, blocks)
-#else
-#define KERNEL_BESIDE(threads, blocks) KERNEL(threads)
-#endif
 /** A device function; MEMBER is the same inside a struct. */
 #ifdef WICK_HOST
 #define WICK_FN static inline
