@@ -1,8 +1,8 @@
 // What decoding's kernels have room for, and how many threads share the work of experts: speed alone shows the second.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { choiceFits, type Chosen, sumLaunch } from '../src/backends/gpu/decode-experts.js';
-import { latentFits } from '../src/backends/gpu/decode-latent.js';
+import { choiceFits, latentFits } from '../src/backends/generation.js';
+import { type Chosen, sumLaunch } from '../src/backends/gpu/decode-experts.js';
 import { threadsFor } from '../src/backends/gpu/decode-tiles.js';
 import { drawBytes } from '../src/backends/gpu/sample.js';
 import type { View } from '../src/backends/backend.js';

@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import { join } from 'node:path';
 import { test } from 'node:test';
-import { DecodeSteps, SAMPLE } from '../src/backends/gpu/decode.js';
+import { gpuOf, SAMPLE } from '../src/backends/generation.js';
 import { simOptions } from '../src/driver/sim.js';
 import { GraphDecoder, PlainDecoder, type Decoder } from '../src/engine/index.js';
 import { randomStream, Sampler, type SamplingOptions } from '../src/engine/sampler.js';
@@ -88,7 +88,7 @@ for (const { name, device, missing } of testDevices('sim:32')) {
       simOptions.reverse = reverse;
       t.after(() => (simOptions.reverse = before));
       const on = device as Device;
-      const steps = new DecodeSteps(on.backend, 'f32');
+      const steps = gpuOf(on.backend, 'decoding').decodeSteps('f32');
       const n = 12_000; // a block's stretch is longer than a wave
       const [recent, draws] = [[3, 77, 3, 2999, 500], 6];
       const random = randomStream(9);
@@ -153,7 +153,7 @@ for (const { name, device, missing } of testDevices('sim:32')) {
       skip: missing,
     }, () => {
       const on = device as Device;
-      const steps = new DecodeSteps(on.backend, 'f32');
+      const steps = gpuOf(on.backend, 'decoding').decodeSteps('f32');
       const random = randomStream(k);
       const make = (n: number): Float32Array => Float32Array.from({ length: n }, () => random() * 2 - 1);
       const put = (data: Float32Array, shape = [data.length]): Tensor => tensor(data, { shape, device: on });
@@ -198,7 +198,7 @@ for (const { name, device, missing } of testDevices('sim:32')) {
       skip: missing,
     }, () => {
       const on = device as Device;
-      const steps = new DecodeSteps(on.backend, 'f32');
+      const steps = gpuOf(on.backend, 'decoding').decodeSteps('f32');
       const room = 640;
       const random = randomStream(heads * dim);
       const make = (n: number): Float32Array => Float32Array.from({ length: n }, () => random() * 2 - 1);

@@ -3,7 +3,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { simOptions } from '../src/driver/sim.js';
-import { DRAW_ROW } from '../src/backends/gpu/sample.js';
+import { DRAW_ROW, gpuOf } from '../src/backends/generation.js';
 import { Chooser, rawLogprobs } from '../src/engine/choose.js';
 import { DeviceDraws, DrawRows } from '../src/engine/device-draws.js';
 import type { GenerationRequest } from '../src/engine/request.js';
@@ -41,7 +41,7 @@ function onHost({ options, row, tokens, promptLength, seed }: Case): { token: nu
 async function onDevice(on: Device, cases: readonly Case[]): Promise<{ token: number; told: number[] }[]> {
   const vocabSize = cases[0].row.length;
   const n = cases.length;
-  const draws = new DeviceDraws(on.backend, { rows: n, vocabSize, slots: n, context: 64 });
+  const draws = new DeviceDraws(gpuOf(on.backend, 'draws'), { rows: n, vocabSize, slots: n, context: 64 });
   const logits = tensor(Float32Array.from(cases.flatMap((c) => [...c.row])), { device: on });
   const bytes = new Int32Array((n * DRAW_ROW.bytes) / 4);
   const rows = new DrawRows(bytes.buffer, 0, n);

@@ -1,7 +1,7 @@
 // Recorded steps of a few sequences, whose attention is one launch over pages: each against what is known to be right.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { DecodeSteps } from '../src/backends/gpu/decode.js';
+import { gpuOf } from '../src/backends/generation.js';
 import { builtinModel, TextEngine } from '../src/engine/index.js';
 import { randomStream } from '../src/engine/sampler.js';
 import { type DType, Generator } from '../src/index.js';
@@ -51,7 +51,7 @@ for (const { name, device, missing } of testDevices('sim:32'))
         const kept = [0, 1].map(() => put(make(rows * kvHeads * dim), [rows, kvHeads * dim]));
         const [keys, values] = kept.map(held);
         const qkv = put(make(n * wide));
-        const steps = new DecodeSteps(on.backend, dtype, n);
+        const steps = gpuOf(on.backend, 'decoding').decodeSteps(dtype, n);
         const slots = positions.map((p, s) => rowOf(s, p));
         const state = [positions.map(() => 0), positions, slots, positions.map(() => 1)];
         const out = put(new Float32Array(n * heads * dim), [n, heads, 1, dim]);

@@ -6,10 +6,7 @@ import type { Address, Arguments, DeviceInfo, Fn, Stream, Triple } from '../src/
 import { bytesOf, type DType } from '../src/base/dtype.js';
 import { Layout } from '../src/base/layout.js';
 import type { View } from '../src/backends/backend.js';
-import { attendPrompts } from '../src/backends/gpu/attention-prompts.js';
-import { DecodeSteps } from '../src/backends/gpu/decode.js';
 import { GpuBackend } from '../src/backends/gpu/gpu.js';
-import { BatchDraws } from '../src/backends/gpu/sample.js';
 import { SideStream } from '../src/backends/gpu/side-stream.js';
 import type { RunRow } from '../src/ops/op.js';
 import { OPS } from '../src/ops/table.js';
@@ -90,7 +87,7 @@ type Program = (m: Machine) => void | Promise<void>;
 const decoding =
   (dtype: 'f32' | 'f16'): Program =>
   ({ backend, view }) => {
-    const d = new DecodeSteps(backend, dtype);
+    const d = backend.decodeSteps(dtype);
     const [state, x, out, residual] = [view('i32', 4), view(dtype, 512), view(dtype, 768), view(dtype, 768)];
     const norm = { weight: view(dtype, 512), eps: 1e-5 };
     const wide = { weight: view('f32', 512), eps: 1e-6 };
@@ -128,7 +125,7 @@ const decoding =
       [16, 4, 256, 2, 8],
       [32, 4, 64, 2, 16],
     ]) {
-      const steps = new DecodeSteps(backend, dtype, sequences);
+      const steps = backend.decodeSteps(dtype, sequences);
       const [kept, room] = [kvHeads * dim, 4096];
       const cache = (): View => (pageTokens ? view(dtype, room, kept) : view(dtype, 1, kvHeads, room, dim));
       steps.attend({
@@ -165,7 +162,7 @@ const decoding =
     recorded.dispose();
   };
 const drawing: Program = async ({ backend, view }) => {
-  const draws = new BatchDraws(backend, { rows: 6, vocabSize: 5000, slots: 4, context: 128 });
+  const draws = backend.batchDraws({ rows: 6, vocabSize: 5000, slots: 4, context: 128 });
   const [logits, rows, tokens] = [view('f32', 6, 5000), view('u8', 6, 128), view('i32', 6)];
   draws.feed(rows, tokens, 5);
   draws.draw(logits, rows, 3);
@@ -182,7 +179,7 @@ const prompts: Program = ({ backend, view }) => {
   for (const dtype of ['f32', 'f16'] as const)
     for (const dim of [64, 128]) {
       const pages = (): View => view(dtype, 40, 16, 2, dim);
-      attendPrompts(backend, {
+      backend.attendPrompts({
         ...{ q: view(dtype, 300, 8, dim), out: view(dtype, 300, 8, dim), keys: pages(), values: pages() },
         ...{ starts: view('i32', 4), lengths: view('i32', 3), tables: view('i32', 3, 12), scale: 0.1 },
         ...(dim === 64 && { window: 50, softcap: 20, sinks: view('f32', 8) }),

@@ -1,8 +1,9 @@
 // Draws on a GPU: what each row of a step asks for, as the numbers that kernels/sample.hip reads; and what sequences keep
 // there between steps: their tokens for penalties, allowed tokens, biases.
-import { BatchDraws, DRAW_ROW, type DrawSizes, MOST_CHANGES, MOST_LIKELY } from '../backends/gpu/sample.js';
+import type { GpuBackend } from '../backends/gpu/gpu.js';
+import type { BatchDraws } from '../backends/gpu/sample.js';
+import { DRAW_ROW, type DrawSizes, MOST_CHANGES, MOST_LIKELY } from '../backends/generation.js';
 import { ArgumentError } from '../base/errors.js';
-import type { Backend } from '../backends/backend.js';
 import type { DrawRule } from './choose.js';
 import { origin } from './sampler.js';
 import type { Sequence } from './sequence.js';
@@ -81,8 +82,8 @@ export class DeviceDraws {
   readonly #free: number[];
   readonly #origins = new WeakMap<DrawRule, bigint>();
 
-  constructor(backend: Backend, sizes: DrawSizes) {
-    this.device = new BatchDraws(backend, sizes);
+  constructor(gpu: GpuBackend, sizes: DrawSizes) {
+    this.device = gpu.batchDraws(sizes);
     this.#vocabSize = sizes.vocabSize;
     this.#free = Array.from({ length: sizes.slots }, (_, i) => sizes.slots - 1 - i);
   }

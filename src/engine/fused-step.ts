@@ -2,9 +2,15 @@
 // norms of queries and keys, the rope and the cache, and a mixture reads its chosen experts alone. Which launches a
 // layer has follows from its features.
 import type { DecodeSteps, NewToken, Product } from '../backends/gpu/decode.js';
-import { type Choice, choiceFits } from '../backends/gpu/decode-experts.js';
-import { LATENT_PARTS, latentFits, type LatentSizes } from '../backends/gpu/decode-latent.js';
-import { type DecodeType, isGate } from '../backends/gpu/decode-tiles.js';
+import type { Choice } from '../backends/gpu/decode-experts.js';
+import {
+  choiceFits,
+  type DecodeType,
+  isGate,
+  LATENT_PARTS,
+  latentFits,
+  type LatentSizes,
+} from '../backends/generation.js';
 import { bytesOf } from '../base/dtype.js';
 import type { CausalLM } from '../models/index.js';
 import type { Attention, Features, LatentAttention, Mixer, Mlp, NormFeature } from '../models/features.js';

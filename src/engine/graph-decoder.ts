@@ -1,7 +1,8 @@
 // Decoding on a GPU: one token's work captured once as a graph and replayed; the host reads one number a token, one
 // step behind.
 import { ArgumentError, IndexError } from '../base/errors.js';
-import { DecodeSteps, type Draw, type DrawBuffers, SAMPLE, type Slot } from '../backends/gpu/decode.js';
+import { decodes, gpuOf, SAMPLE } from '../backends/generation.js';
+import type { DecodeSteps, Draw, DrawBuffers, Slot } from '../backends/gpu/decode.js';
 import type { Replay } from '../backends/gpu/gpu.js';
 import { hasLooseAdapters } from '../nn/lora.js';
 import { bytesOf, type DType } from '../base/dtype.js';
@@ -84,12 +85,12 @@ export class GraphDecoder implements Decoder {
     if (embedWidth !== undefined) return false;
     // Recorded steps read the weights themselves: adapters must be merged into them.
     if (hasLooseAdapters(model)) return false;
-    return DecodeSteps.serves(model.device.backend, model.dtype) && aligned && recorded && still && logitFactor > 0;
+    return decodes(model.device.backend, model.dtype) && aligned && recorded && still && logitFactor > 0;
   }
   constructor(model: CausalLM, capacity = Math.min(model.config.maxPositions, 8192)) {
     this.#model = model;
     this.#capacity = capacity;
-    this.#steps = new DecodeSteps(model.device.backend, model.dtype);
+    this.#steps = gpuOf(model.device.backend, 'decoding by graph').decodeSteps(model.dtype);
     this.#cache = model.newCache(capacity, true);
     const { vocabSize } = model.config;
     const room = (shape: number[], dtype = model.dtype): Tensor => keep(Tensor.empty(shape, dtype, model.device));

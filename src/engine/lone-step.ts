@@ -1,5 +1,5 @@
 // A recorded step of one sequence alone, over pages: five launches a layer instead of some fifteen.
-import { DecodeSteps } from '../backends/gpu/decode.js';
+import { gpuOf } from '../backends/generation.js';
 import type { CausalLM } from '../models/index.js';
 import { keep } from '../tensor/scope.js';
 import { Tensor } from '../tensor/tensor.js';
@@ -30,7 +30,7 @@ export class LoneStep {
     this.#model = model;
     this.#layers = layers;
     this.#o = options;
-    const steps = new DecodeSteps(model.device.backend, model.dtype);
+    const steps = gpuOf(model.device.backend, 'decoding by graph').decodeSteps(model.dtype);
     this.#fused = new FusedStep(model, steps, options.contextTokens);
     this.#logits = keep(Tensor.empty([1, model.config.vocabSize], model.dtype, model.device));
   }

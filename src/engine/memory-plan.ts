@@ -4,8 +4,6 @@ import { freemem } from 'node:os';
 import { bytesOf } from '../base/dtype.js';
 import type { CausalLM } from '../models/index.js';
 import { cacheDType } from '../nn/kv-cache.js';
-import { capacityOf } from '../backends/gpu/allocator.js';
-import { drawBytes } from '../backends/gpu/sample.js';
 import { rowWidths, tokenBytes } from './executor.js';
 import { drawSizes } from './paged-executor.js';
 
@@ -52,10 +50,10 @@ function wholeFrom(what: string, v: number, least: number): number {
 }
 
 /** Bytes free where the model is. */
-function freeBytes(model: CausalLM): { free: number; onGpu: boolean } {
-  const { gpu } = model.device.backend;
-  if (gpu) return { free: gpu.context.device.memory().free + gpu.memory().cachedBytes, onGpu: true };
-  return { free: process.availableMemory?.() ?? freemem(), onGpu: false };
+function freeBytes({ device: { backend } }: CausalLM): number {
+  const { gpu } = backend;
+  if (gpu) return gpu.context.device.memory().free + gpu.memory().cachedBytes;
+  return process.availableMemory?.() ?? freemem();
 }
 
 /** Tokens of a step where nobody says otherwise. */
@@ -83,7 +81,8 @@ function pageBytes(model: CausalLM, pages: number, pageTokens: number): number {
   const widths = layers.flatMap(({ mixer }, i) =>
     (model.stage?.holds(i) ?? true) ? rowWidths(mixer, model.cacheType) : [],
   );
-  const taken = model.device.backend.gpu ? capacityOf : (n: number): number => n;
+  const { gpu } = model.device.backend;
+  const taken = (n: number): number => gpu?.blockBytes(n) ?? n;
   return widths.reduce((n, w) => n + taken(bytes * w), 0);
 }
 /** The most pages that fit. */
@@ -100,14 +99,15 @@ function pagesIn(room: number, model: CausalLM, pageTokens: number): number {
 /** Plans pages and room to work in for a model on its device; throws with the numbers where they do not fit. */
 export function planMemory(model: CausalLM, o: MemoryOptions = {}): MemoryPlan {
   const { maxPositions } = model.config;
-  const { free, onGpu } = freeBytes(model);
+  const { gpu } = model.device.backend;
+  const free = freeBytes(model);
   const pageTokens = wholeFrom('pageTokens', o.pageTokens ?? 16, 1);
-  const maxRunning = wholeFrom('maxRunning', o.maxRunning ?? (onGpu ? 256 : 32), 1);
+  const maxRunning = wholeFrom('maxRunning', o.maxRunning ?? (gpu ? 256 : 32), 1);
   const weightBytes = [...model.stateDict().values()].reduce((n, t) => n + t.memory.bytes, 0);
   const perPage = pageTokens * tokenBytes(model);
-  const drawing = onGpu ? drawBytes(drawSizes(model, maxRunning, o.contextTokens ?? maxPositions)) : 0;
+  const drawing = gpu?.drawBytes(drawSizes(model, maxRunning, o.contextTokens ?? maxPositions)) ?? 0;
   const scratchBytes = stepBytes(model, maxRunning, o.stepTokens ?? stepTokensOf(model), drawing);
-  const share = o.memoryShare ?? (onGpu ? 0.85 : 0.25);
+  const share = o.memoryShare ?? (gpu ? 0.85 : 0.25);
   if (!(share > 0 && share <= 1)) throw new ArgumentError(`engine: memoryShare ${share} is not in (0, 1]`);
   const room = Math.max(0, free * share - scratchBytes);
   const fitting = perPage > 0 ? pagesIn(room, model, pageTokens) : 2 ** 20;
@@ -124,7 +124,7 @@ export function planMemory(model: CausalLM, o: MemoryOptions = {}): MemoryPlan {
           `ask for a context of at most ${fitting * pageTokens} tokens`,
       );
   }
-  const most = Math.min(maxRunning * pagesFor(asked), onGpu ? Infinity : 2 ** 16);
+  const most = Math.min(maxRunning * pagesFor(asked), gpu ? Infinity : 2 ** 16);
   const pages = o.pages ?? Math.max(1, Math.min(fitting, most));
   const contextTokens = Math.min(asked, pages * pageTokens);
   if (contextTokens < 2 || (o.contextTokens !== undefined && contextTokens < asked))

@@ -8,8 +8,7 @@ import { noGrad } from '../tensor/autograd.js';
 import { zeros } from '../tensor/create.js';
 import { keep, scope } from '../tensor/scope.js';
 import { Tensor } from '../tensor/tensor.js';
-import { attendsPrompts, PROMPT_PIECE } from '../backends/gpu/attention-prompts.js';
-import { BatchDraws, type DrawSizes } from '../backends/gpu/sample.js';
+import { type DrawSizes, PROMPT_PIECE } from '../backends/generation.js';
 import { DeviceDraws, DrawRows } from './device-draws.js';
 import { type Executor, type Flight, readRows, type Rows, rowWidths, type Work } from './executor.js';
 import { LoneStep } from './lone-step.js';
@@ -105,10 +104,10 @@ export class PagedExecutor implements Executor {
       if (rope) model.tables(rope, options.contextTokens);
     }
     const { drawing = 0, contextTokens, maxRecorded } = options;
-    if (drawing > 0 && BatchDraws.serves(model.device.backend))
-      this.#draws = new DeviceDraws(model.device.backend, drawSizes(model, drawing, contextTokens));
+    const { gpu } = model.device.backend;
+    if (drawing > 0 && gpu) this.#draws = new DeviceDraws(gpu, drawSizes(model, drawing, contextTokens));
     else this.begin = undefined;
-    this.#joins = attendsPrompts(model.device.backend) && this.#layers.every((l) => !l || l[0].dtype === model.dtype);
+    this.#joins = gpu !== undefined && this.#layers.every((l) => !l || l[0].dtype === model.dtype);
     const [draws, slotOf] = [this.#draws, (pages: readonly number[], at: number) => this.#slot(pages, at)];
     // Steps with prompts may have more sequences than recorded ones without.
     const recorder = (this.#recorder = new Recorder(model, draws, drawing || maxRecorded));

@@ -1,6 +1,6 @@
 // A step over tokens of many sequences at once, laid out one after another: each layer's products see one batch, keys
 // and values go to their pages by one store, attention reads pages by table.
-import { attendPrompts } from '../backends/gpu/attention-prompts.js';
+import { gpuOf } from '../backends/generation.js';
 import { UnsupportedError } from '../base/errors.js';
 import type { AttendOptions, LatentRun, Scan, Step, WholeAttend } from '../models/index.js';
 import { seen } from '../models/step.js';
@@ -111,7 +111,7 @@ export class PagedStep implements Step {
       if (starts) {
         const out = Tensor.empty([1, n, heads, dim], q.dtype, q.device);
         const rows = (x: Tensor): Tensor => x.contiguous().reshape([n, heads, dim]);
-        attendPrompts(q.device.backend, {
+        gpuOf(q.device.backend, 'attendPrompts').attendPrompts({
           ...{ q: rows(mine), out: out.reshape([n, heads, dim]), keys, values, starts, lengths, tables },
           ...{ scale, window, softcap, sinks, slopes: alibi },
         });

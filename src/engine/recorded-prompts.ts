@@ -1,7 +1,7 @@
 // Steps in which some sequences write and others read their prompts, recorded by size: sequences that write, tokens of
 // prompts, pieces that these come in. Which tokens, sequences and pages these are is data, so a recording serves every
 // mix that fits it.
-import { PROMPT_PIECE } from '../backends/gpu/attention-prompts.js';
+import { PROMPT_PIECE } from '../backends/generation.js';
 import type { Tensor } from '../tensor/tensor.js';
 import { type DeviceDraws, DrawRows } from './device-draws.js';
 import type { PagedLayout } from './paged-step.js';

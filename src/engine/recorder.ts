@@ -1,6 +1,6 @@
 // Steps that are recorded once and repeated with other numbers in the same places: what all of them share.
 import type { Recorded } from '../backends/backend.js';
-import { DRAW_ROW } from '../backends/gpu/sample.js';
+import { DRAW_ROW } from '../backends/generation.js';
 import type { HostBuffer } from '../driver/driver.js';
 import type { CausalLM } from '../models/index.js';
 import { noGrad } from '../tensor/autograd.js';

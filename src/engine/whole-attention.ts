@@ -1,6 +1,6 @@
 // Attention of a recorded step from the product that makes queries, keys and values: one launch turns, stores and
 // weighs, for one token of each of any number of sequences over pages.
-import { DecodeSteps } from '../backends/gpu/decode.js';
+import { decodes, gpuOf } from '../backends/generation.js';
 import type { CausalLM } from '../models/index.js';
 import { AttentionMixer } from '../models/mixers.js';
 import type { RopeTable } from '../models/rope.js';
@@ -35,7 +35,7 @@ export class WholeAttention {
     { pageTokens }: Pick<WholeOptions, 'pageTokens'>,
   ): boolean {
     return (
-      DecodeSteps.serves(model.device.backend, model.dtype) &&
+      decodes(model.device.backend, model.dtype) &&
       Number.isInteger(Math.log2(pageTokens)) &&
       layers.every((l) => !l || l[0].dtype === model.dtype)
     );
@@ -64,7 +64,7 @@ export class WholeAttention {
     const { device, dtype } = this.#model;
     const { pageTokens, contextTokens: room, sequences } = this.#o;
     const n = state.size / 4;
-    const steps = new DecodeSteps(device.backend, dtype, n);
+    const steps = gpuOf(device.backend, 'decoding by graph').decodeSteps(dtype, n);
     return (layer, qkv, mixer, tables) => {
       const [pages, { feature: a }] = [this.#layers[layer], mixer];
       if (!pages || n > sequences || !this.#takes(mixer, tables)) return undefined;

@@ -1,16 +1,11 @@
 // Attention of a step that reads prompts: any number of sequences over pages in one launch.
 import { UnsupportedError } from '../../base/errors.js';
-import type { Backend, View } from '../backend.js';
+import type { View } from '../backend.js';
+import { PROMPT_PIECE } from '../generation.js';
 import { type AttentionCall, type AttentionDType, forwardLaunch } from './attention-kernels.js';
-import { GpuBackend } from './gpu.js';
+import type { GpuContext } from './context.js';
 import { addressOf } from './plan.js';
 import { enqueue } from './run-plan.js';
-
-/**
- * New tokens of a sequence, at most. A longer run comes as several sequences, each with the keys up to its own end: the
- * kernels' blocks have as many queries, and a block that has none still costs time.
- */
-export const PROMPT_PIECE = 128;
 
 /** New tokens of several sequences, one sequence after another; all dense. */
 export interface PagedPrompts {
@@ -35,12 +30,11 @@ export interface PagedPrompts {
   readonly slopes?: View;
 }
 
-/** Whether a device has it. */
-export const attendsPrompts = (backend: Backend): boolean => backend instanceof GpuBackend;
-
 /** Causal attention that can be recorded: which sequences there are, and where they begin, is data. */
-export function attendPrompts(backend: Backend, { q, out, keys, values, starts, tables, window, ...o }: PagedPrompts) {
-  if (!(backend instanceof GpuBackend)) throw new UnsupportedError(`attendPrompts: ${backend.name} is no GPU`);
+export function attendPrompts(
+  context: GpuContext,
+  { q, out, keys, values, starts, tables, window, ...o }: PagedPrompts,
+) {
   const [tokens, heads, dim] = q.layout.shape;
   const [pagesThere, pageRows, kvHeads] = keys.layout.shape;
   const [batch, pageTable] = tables.layout.shape;
@@ -56,7 +50,6 @@ export function attendPrompts(backend: Backend, { q, out, keys, values, starts, 
   const none = (): never => {
     throw new UnsupportedError('attendPrompts: its launch names no buffers');
   };
-  const { context } = backend;
   const launch = forwardLaunch(call, q.dtype as AttentionDType, context.device.info);
   enqueue(context, launch, none, (v) => addressOf(v as View));
 }

@@ -2,9 +2,9 @@
 // launch each. kernels/decode-experts.hip.
 import { CTYPE, KernelModule, Struct } from '../../kernels/declare.js';
 import type { View } from '../backend.js';
+import { DECODE_TYPES, type DecodeType } from '../generation.js';
 import {
   DECODE_THREADS,
-  type DecodeType,
   normName,
   NORMS,
   normType,
@@ -13,7 +13,6 @@ import {
   TILE_NAMES,
   tileFor,
   TILES,
-  TYPES,
   wanted,
 } from './decode-tiles.js';
 import { addressOf, ceilDiv, type Launch, launch, packOf, type Target } from './plan.js';
@@ -25,8 +24,6 @@ const SUM = TILES['4x4'];
 /** In the order of the kernel's enumerations. */
 const SCORES = ['softmax', 'sigmoid', 'logits'] as const;
 const WEIGHTS = ['kept', 'normalised', 'softmax', 'sigmoid'] as const;
-/** What blocks have room for. */
-const MOST = { experts: 1024, chosen: 32 };
 
 /** How a router's logits become experts and their weights. */
 export interface Choice {
@@ -39,8 +36,6 @@ export interface Choice {
   /** f32; takes part in the choice but not in the weights. */
   readonly bias?: View;
 }
-export const choiceFits = ({ experts, chosen }: Pick<Choice, 'experts' | 'chosen'>): boolean =>
-  experts <= MOST.experts && chosen <= MOST.chosen && chosen <= experts;
 
 /** Where a choice is made: logits, numbers and weights of the chosen, and a zero that counts blocks. */
 export interface ChoiceBuffers {
@@ -89,7 +84,7 @@ const CHOICE = new Struct('Choice', {
   least: 'float',
 });
 const router = DECODE_EXPERTS.declare({
-  each: { dtype: TYPES, norm: NORMS },
+  each: { dtype: DECODE_TYPES, norm: NORMS },
   only: wanted,
   symbol: ({ dtype, norm }) => `decode_router_${dtype}${normName(norm)}`,
   body: ({ dtype, norm }) => ({
@@ -107,7 +102,7 @@ const router = DECODE_EXPERTS.declare({
   }),
 });
 const chosenGate = DECODE_EXPERTS.declare({
-  each: { dtype: TYPES, norm: NORMS, tile: TILE_NAMES },
+  each: { dtype: DECODE_TYPES, norm: NORMS, tile: TILE_NAMES },
   only: wanted,
   symbol: ({ dtype, norm, tile }) => `decode_chosen_gate_${dtype}_${tile}${normName(norm)}`,
   body: ({ dtype, norm, tile }) => ({
@@ -128,7 +123,7 @@ const chosenGate = DECODE_EXPERTS.declare({
   }),
 });
 const chosenSum = DECODE_EXPERTS.declare({
-  each: { dtype: TYPES },
+  each: { dtype: DECODE_TYPES },
   symbol: ({ dtype }) => `decode_chosen_sum_${dtype}`,
   body: ({ dtype }) => ({
     threads: DECODE_THREADS,

@@ -1,14 +1,11 @@
 // Latent attention in a decoding step, three launches. kernels/decode-latent.hip.
 import { CTYPE, KernelModule, Struct } from '../../kernels/declare.js';
 import type { View } from '../backend.js';
-import { type DecodeType, TYPES } from './decode-tiles.js';
-import { ceilDiv, type Launch, launch, packOf } from './plan.js';
+import { DECODE_TYPES, type DecodeType, LATENT_PARTS, type LatentSizes } from '../generation.js';
+import { ceilDiv, type Launch, launch } from './plan.js';
 
 export const DECODE_LATENT = new KernelModule('decode-latent');
-/** Blocks that share the tokens, at most. */
-export const LATENT_PARTS = 64;
-/** What blocks have room for, columns of a block, and heads and rows of one. */
-const MOST = { rank: 512, turned: 64 };
+/** Columns of a block, and heads and rows of one. */
 const [COLUMNS, HEADS, ROWS] = [128, 16, 16];
 const THREADS = { constant: 'LATENT_THREADS', threads: 256 } as const;
 
@@ -38,13 +35,13 @@ const NEW_LATENT = new Struct('NewLatent', {
 });
 const kernelOf = (step: 'queries' | 'attention') =>
   DECODE_LATENT.declare({
-    each: { dtype: TYPES },
+    each: { dtype: DECODE_TYPES },
     symbol: ({ dtype }) => `latent_${step}_${dtype}`,
     body: ({ dtype }) => ({ threads: THREADS, params: { p: NEW_LATENT }, call: `latent_${step}<${CTYPE[dtype]}>` }),
   });
 const [queries, attention] = [kernelOf('queries'), kernelOf('attention')];
 const values = DECODE_LATENT.declare({
-  each: { dtype: TYPES },
+  each: { dtype: DECODE_TYPES },
   symbol: ({ dtype }) => `latent_values_${dtype}`,
   body: ({ dtype }) => ({
     threads: THREADS,
@@ -53,13 +50,6 @@ const values = DECODE_LATENT.declare({
   }),
 });
 
-export interface LatentSizes {
-  readonly heads: number;
-  readonly nope: number;
-  readonly turned: number;
-  readonly rank: number;
-  readonly values: number;
-}
 /** A new token's latent attention: what the kernel's struct NewLatent holds. */
 export interface NewLatent extends LatentSizes {
   /** (heads, nope + turned), and (rank + turned): a latent and a key as products gave them. */
@@ -88,10 +78,6 @@ export interface NewLatent extends LatentSizes {
   readonly scale: number;
 }
 
-export function latentFits(dtype: DecodeType, { turned, rank }: LatentSizes): boolean {
-  const pack = packOf(dtype);
-  return rank <= MOST.rank && turned <= MOST.turned && rank % pack === 0 && turned % pack === 0;
-}
 export function latentLaunches(dtype: DecodeType, p: NewLatent): readonly Launch[] {
   const { threads } = THREADS;
   return [

@@ -1,10 +1,7 @@
-// What the launches of a decoding step share: types, how rows are tiled, norms and activations by name.
+// What the launches of a decoding step share: how rows are tiled, and norms by name.
 import { bytesOf, type DType } from '../../base/dtype.js';
 import { CTYPE } from '../../kernels/declare.js';
-
-export const TYPES = ['f32', 'f16', 'bf16'] as const;
-export type DecodeType = (typeof TYPES)[number];
-export const DECODE_DTYPES: readonly DType[] = TYPES;
+import type { DecodeType } from '../generation.js';
 
 export const BLOCK = 256;
 export const DECODE_THREADS = { constant: 'DECODE_THREADS', threads: BLOCK } as const;
@@ -32,20 +29,6 @@ export function threadsFor(words: number, each: number, warp: number): number {
   const rounds = Math.ceil(words / (BLOCK * each));
   return Math.ceil(words / (rounds * each) / warp) * warp;
 }
-
-/** Activations of gates, in the order of kernels/decode.h. */
-const GATES = ['silu', 'gelu_pytorch_tanh', 'gelu'] as const;
-const GATE_NAMES: Readonly<Record<string, (typeof GATES)[number]>> = {
-  silu: 'silu',
-  swish: 'silu',
-  gelu_pytorch_tanh: 'gelu_pytorch_tanh',
-  gelu_new: 'gelu_pytorch_tanh',
-  gelu_fast: 'gelu_pytorch_tanh',
-  gelu: 'gelu',
-};
-/** Whether a step's launches know an activation of gates. */
-export const isGate = (name: string): boolean => Object.hasOwn(GATE_NAMES, name);
-export const gateNumber = (name: string): number => GATES.indexOf(GATE_NAMES[name]);
 
 /** What norms are kept in: the type of vectors, or floats. */
 export const NORMS = ['own', 'f32'] as const;

@@ -5,26 +5,24 @@ import { UnsupportedError } from '../../base/errors.js';
 import type { HostBuffer } from '../../driver/driver.js';
 import { CTYPE, KernelModule, Struct } from '../../kernels/declare.js';
 import { BLOCK_TYPES, type BlockType } from '../../ops/quantized.js';
-import type { Backend, View } from '../backend.js';
+import type { View } from '../backend.js';
+import { DECODE_TYPES, type DecodeType, gateNumber, SAMPLE } from '../generation.js';
 import { together } from './attention-kernels.js';
 import type { GpuContext } from './context.js';
 import { type Chosen, gateLaunch, type Router, routerLaunch, sumLaunch } from './decode-experts.js';
 import { latentLaunches, type NewLatent } from './decode-latent.js';
 import {
   BLOCK,
-  DECODE_DTYPES,
   DECODE_THREADS,
-  gateNumber,
   NORMS,
   normName,
   normType,
   TILE_NAMES,
   tileFor,
   TILES,
-  TYPES,
   wanted,
 } from './decode-tiles.js';
-import { GpuBackend, type Replay } from './gpu.js';
+import type { GpuBackend, Replay } from './gpu.js';
 import { hasMatrixUnits } from './matmul.js';
 import { addressOf, type Launch, launch } from './plan.js';
 import { QUICK_THREADS, quickBlock, rowsFor, stagesFor } from './quantized.js';
@@ -35,7 +33,7 @@ export const DECODE_ATTENTION = new KernelModule('decode-attention');
 export const DECODE_SAMPLE = new KernelModule('decode-sample');
 export const DECODE_WEIGHTS = new KernelModule('decode-weights');
 const embedding = DECODE.declare({
-  each: { dtype: TYPES },
+  each: { dtype: DECODE_TYPES },
   symbol: ({ dtype }) => `decode_embed_${dtype}`,
   body: ({ dtype: d }) => ({
     threads: DECODE_THREADS,
@@ -44,7 +42,7 @@ const embedding = DECODE.declare({
   }),
 });
 const stored = DECODE.declare({
-  each: { dtype: TYPES },
+  each: { dtype: DECODE_TYPES },
   symbol: ({ dtype }) => `decode_store_${dtype}`,
   body: ({ dtype: d }) => ({
     threads: DECODE_THREADS,
@@ -60,7 +58,7 @@ const stored = DECODE.declare({
   }),
 });
 const join = DECODE.declare({
-  each: { dtype: TYPES, norm: NORMS },
+  each: { dtype: DECODE_TYPES, norm: NORMS },
   only: wanted,
   symbol: ({ dtype, norm }) => `decode_join_${dtype}${normName(norm)}`,
   body: ({ dtype, norm }) => ({
@@ -79,7 +77,7 @@ const join = DECODE.declare({
 /** A product, or a gate. */
 const floatRows = (kind: 'product' | 'gate') =>
   DECODE.declare({
-    each: { dtype: TYPES, norm: NORMS, tile: TILE_NAMES },
+    each: { dtype: DECODE_TYPES, norm: NORMS, tile: TILE_NAMES },
     only: wanted,
     symbol: ({ dtype, norm, tile }) => `decode_${kind}_${dtype}_${tile}${normName(norm)}`,
     body: ({ dtype, norm, tile }) => {
@@ -109,7 +107,7 @@ const ROWS = { product: floatRows('product'), gate: floatRows('gate') } as const
 const rowsOf = (kind: 'product' | 'gate', type: BlockType): number => (kind === 'gate' ? 2 : rowsFor(type, 1));
 /** The same with weights in blocks. */
 const blockProduct = DECODE_WEIGHTS.declare({
-  each: { type: BLOCK_TYPES, dtype: TYPES, norm: NORMS, kind: ['product', 'gate'] },
+  each: { type: BLOCK_TYPES, dtype: DECODE_TYPES, norm: NORMS, kind: ['product', 'gate'] },
   only: wanted,
   symbol: ({ type, dtype, norm, kind }) => `decode_${kind}_${type.toLowerCase()}_${dtype}${normName(norm)}`,
   body: ({ type, dtype, norm, kind }) => ({
@@ -169,7 +167,7 @@ const NEW_TOKEN = new Struct('NewToken', {
   softcap: 'float',
 });
 const newToken = DECODE_ATTENTION.declare({
-  each: { dtype: TYPES, dim: DIMS, heads: [1, 2, 4, 8], cache: ['whole', 'paged'] },
+  each: { dtype: DECODE_TYPES, dim: DIMS, heads: [1, 2, 4, 8], cache: ['whole', 'paged'] },
   symbol: ({ dtype, dim, heads, cache }) =>
     `decode_attention_${cache === 'paged' ? 'paged_' : ''}${dtype}_${dim}_${heads}`,
   body: ({ dtype, dim, heads, cache }) => ({
@@ -215,7 +213,7 @@ const SAMPLING = new Struct('Sampling', {
 });
 const SAMPLE_THREADS = { constant: 'SAMPLE_THREADS', threads: BLOCK } as const;
 const sampleTop = DECODE_SAMPLE.declare({
-  each: { dtype: TYPES },
+  each: { dtype: DECODE_TYPES },
   symbol: ({ dtype }) => `decode_sample_top_${dtype}`,
   body: ({ dtype }) => ({
     threads: SAMPLE_THREADS,
@@ -299,8 +297,6 @@ export interface DrawBuffers {
   readonly tokens: View;
   readonly state: View;
 }
-/** Sizes of kernels/decode-sample.hip. */
-export const SAMPLE = { parts: 128, bins: 1024, most: 2048 } as const;
 
 /** A place on the host where one number arrives at a time. */
 export interface Slot {
@@ -316,17 +312,13 @@ export class DecodeSteps {
   readonly dtype: DType;
   /** Sequences that have a token each; only attention takes more than one. */
   readonly sequences: number;
-  constructor(backend: Backend, dtype: DType, sequences = 1) {
+  constructor(backend: GpuBackend, dtype: DType, sequences = 1) {
     this.sequences = sequences;
-    if (!(backend instanceof GpuBackend)) throw new UnsupportedError(`decoding by graph: ${backend.name} is no GPU`);
-    if (!DECODE_DTYPES.includes(dtype))
-      throw new UnsupportedError(`decoding by graph: ${dtype}; it takes ${DECODE_DTYPES.join(', ')}`);
+    if (!(DECODE_TYPES as readonly DType[]).includes(dtype))
+      throw new UnsupportedError(`decoding by graph: ${dtype}; it takes ${DECODE_TYPES.join(', ')}`);
     this.#backend = backend;
     this.#gpu = backend.context;
     this.dtype = dtype;
-  }
-  static serves(backend: Backend, dtype: DType): boolean {
-    return backend instanceof GpuBackend && DECODE_DTYPES.includes(dtype);
   }
 
   #run(l: Launch): void {
@@ -335,8 +327,8 @@ export class DecodeSteps {
     };
     enqueue(this.#gpu, { ...l, early: true }, none, (v) => addressOf(v as View));
   }
-  get #type(): (typeof TYPES)[number] {
-    return this.dtype as (typeof TYPES)[number];
+  get #type(): DecodeType {
+    return this.dtype as DecodeType;
   }
   #norm(norm: Product['norm']): { readonly kind: (typeof NORMS)[number]; readonly norm: number; readonly eps: number } {
     const kind = norm && norm.weight.dtype !== this.dtype ? 'f32' : 'own';

@@ -4,13 +4,17 @@ import { DisposedError, DriverError, UnsupportedError } from '../../base/errors.
 import type { Device, DeviceLibraries, HostBuffer } from '../../driver/driver.js';
 import type { Params, RunRow } from '../../ops/op.js';
 import type { Backend, ChainStep, Memory, MemoryStats, Recorded, View } from '../backend.js';
-import { type GpuMemory, Pool } from './allocator.js';
+import type { DrawSizes } from '../generation.js';
+import { capacityOf, type GpuMemory, Pool } from './allocator.js';
+import { attendPrompts, type PagedPrompts } from './attention-prompts.js';
 import { type Dependent, GpuContext } from './context.js';
+import { DecodeSteps } from './decode.js';
 import { launchChain, tracedChain } from './elementwise.js';
 import { planRow, supportsRow } from './families.js';
 import type { CodeSource } from './functions.js';
 import { PlanMemo } from './plan-memo.js';
 import { runPlan } from './run-plan.js';
+import { BatchDraws, drawBytes } from './sample.js';
 import { SideStream } from './side-stream.js';
 import { Touched } from './touched.js';
 import { Uploads } from './uploads.js';
@@ -174,6 +178,26 @@ export class GpuBackend implements Backend {
   }
   supports(row: RunRow, dtype: DType): true | string {
     return supportsRow(row, dtype);
+  }
+
+  // ---- what engines make generation of ----
+
+  decodeSteps(dtype: DType, sequences?: number): DecodeSteps {
+    return new DecodeSteps(this, dtype, sequences);
+  }
+  attendPrompts(prompts: PagedPrompts): void {
+    attendPrompts(this.context, prompts);
+  }
+  batchDraws(sizes: DrawSizes): BatchDraws {
+    return new BatchDraws(this, sizes);
+  }
+  /** Bytes that `batchDraws` takes. */
+  drawBytes(sizes: DrawSizes): number {
+    return drawBytes(sizes);
+  }
+  /** Bytes that a block of so many really takes. */
+  blockBytes(bytes: number): number {
+    return capacityOf(bytes);
   }
 
   /** A second line of work. */

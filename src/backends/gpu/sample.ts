@@ -2,7 +2,8 @@
 import { UnsupportedError } from '../../base/errors.js';
 import type { HostBuffer } from '../../driver/driver.js';
 import { KernelModule, Struct } from '../../kernels/declare.js';
-import type { Backend, Memory, View } from '../backend.js';
+import type { Memory, View } from '../backend.js';
+import { DRAW_ROW, type DrawSizes, MOST_CHANGES, MOST_LIKELY } from '../generation.js';
 import type { GpuContext } from './context.js';
 import type { GpuBackend } from './gpu.js';
 import { addressOf, type Launch, launch } from './plan.js';
@@ -17,18 +18,6 @@ const LIST = 8192;
 const STRETCH = 1024;
 const MOST_PARTS = 128;
 
-/** Likely tokens that a row can tell, and changes that it can have. */
-export const MOST_LIKELY = 32;
-export const MOST_CHANGES = 1024;
-/** Bytes of a row's struct DrawRow, and where its fields stand in words of 8 (doubles) and of 4 bytes. */
-export const DRAW_ROW = {
-  bytes: 128,
-  doubles: { temperature: 0, topP: 1, minP: 2, typicalP: 3, repetition: 4, presence: 5, frequency: 6, origin: 7 },
-  ints: {
-    ...{ index: 16, topK: 17, history: 18, length: 19, prompt: 20, first: 21, mask: 22, changes: 23 },
-    ...{ biases: 24, ends: 25, likely: 26, from: 27, token: 28 },
-  },
-} as const;
 const CHANGE_BYTES = 16;
 const TOLD_BYTES = 16;
 
@@ -69,14 +58,6 @@ const feed = SAMPLE_MODULE.declare({
   }),
 });
 
-export interface DrawSizes {
-  /** Rows drawn at a time, at most. */
-  readonly rows: number;
-  readonly vocabSize: number;
-  /** Sequences that may have a history, a mask and changes of their own, and tokens of a history. */
-  readonly slots: number;
-  readonly context: number;
-}
 /** A token's logarithm of its probability. */
 export interface Told {
   readonly token: number;
@@ -124,12 +105,9 @@ export class BatchDraws {
   readonly #out: readonly Fetched[];
   #turn = 0;
 
-  static serves(backend: Backend): boolean {
-    return backend.gpu !== undefined;
-  }
-  constructor(backend: Backend, o: DrawSizes) {
-    this.#backend = backend as GpuBackend;
-    this.#gpu = this.#backend.context;
+  constructor(backend: GpuBackend, o: DrawSizes) {
+    this.#backend = backend;
+    this.#gpu = backend.context;
     this.#o = o;
     const sizes = sizesOf(o);
     const made = Object.entries(sizes).map(([name, bytes]) => [name, backend.alloc(Math.max(8, bytes))]);
