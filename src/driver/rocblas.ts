@@ -108,19 +108,19 @@ class RocBlas extends Planned<GemmSpec, RocPlan> implements Blas {
     return { spec, cm: columnMajor(spec), description: `${key}: standard algorithm` };
   }
 
-  readonly run: Blas['run'] = (plan, a, b, d, _bias, alpha, beta, stream) => {
-    const { spec, cm } = plan as RocPlan;
-    this.#device.makeCurrent();
+  /** Sets stream and arithmetic where they differ from the last call's. */
+  #turnTo(stream: Stream, { tf32, dtype }: GemmSpec): void {
     if (stream !== this.#stream) {
       this.#calls.call('setStream', this.#handle, stream);
       this.#stream = stream;
     }
-    const math = spec.tf32 && spec.dtype === 'f32' ? N.rocblas_xf32_xdl_math_op : N.rocblas_default_math;
+    const math = tf32 && dtype === 'f32' ? N.rocblas_xf32_xdl_math_op : N.rocblas_default_math;
     if (math !== this.#math && this.#calls.has('setMath')) {
       this.#calls.call('setMath', this.#handle, math);
       this.#math = math;
     }
-    const wide = spec.dtype === 'f64';
+  }
+  #setScalars(wide: boolean, alpha: number, beta: number): void {
     const view = this.#view;
     if (wide) {
       view.setFloat64(0, alpha, true);
@@ -129,6 +129,14 @@ class RocBlas extends Planned<GemmSpec, RocPlan> implements Blas {
       view.setFloat32(0, alpha, true);
       view.setFloat32(8, beta, true);
     }
+  }
+
+  readonly run: Blas['run'] = (plan, a, b, d, _bias, alpha, beta, stream) => {
+    const { spec, cm } = plan as RocPlan;
+    this.#device.makeCurrent();
+    this.#turnTo(stream, spec);
+    const wide = spec.dtype === 'f64';
+    this.#setScalars(wide, alpha, beta);
     const op = (t: boolean) => (t ? N.rocblas_operation_transpose : N.rocblas_operation_none);
     const type = ROCBLAS_TYPES[spec.dtype];
     const outType = ROCBLAS_TYPES[spec.outDtype ?? spec.dtype];

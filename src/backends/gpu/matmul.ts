@@ -146,75 +146,90 @@ export interface Product {
   readonly align: number;
 }
 
+/** How a kernel covers a product: tiles over m and n, threads of a block, what parts of k are multiples of. */
+interface Cover {
+  readonly tiles: readonly [number, number];
+  readonly threads: number;
+  readonly unit: number;
+  readonly shared?: number;
+}
+const batchOf = ({ batch }: Product): number => batch[0] * batch[1] * batch[2];
+
+function covered<A extends Axes>(
+  kernel: GemmKernel<A>,
+  variant: VariantOf<A> & { readonly dtype: (typeof REAL_TYPES)[number] },
+  { tiles: [tilesM, tilesN], threads, unit, shared = 0 }: Cover,
+  p: Product,
+  { multiprocessors }: Target,
+): Launches {
+  // Small results of long sums leave the device idle: then k is split, and partial sums are joined in a fixed order.
+  const batch = batchOf(p);
+  const blocks = tilesM * tilesN * batch;
+  const splits =
+    blocks < multiprocessors
+      ? clamp(Math.floor((2 * multiprocessors) / blocks), 1, Math.max(1, Math.min(64, Math.floor(p.k / 512))))
+      : 1;
+  const split = splits > 1 ? ceilDiv(ceilDiv(p.k, splits), unit) * unit : Math.max(p.k, 1);
+  const used = Math.max(1, ceilDiv(p.k, split));
+  const bias = p.bias ? at('bias') : 0;
+  const sizes = { m: p.m, n: p.n, k: p.k, batch1: p.batch[1], batch2: p.batch[2], split };
+  const part = used > 1 ? at('scratch') : 0;
+  const args = { a: at('a'), b: at('b'), c: at('c'), part, bias, oa: p.a, ob: p.b, p: sizes };
+  const main = launch(kernel, variant, [tilesM * tilesN, batch, used], threads, args, shared);
+  if (used === 1) return single(main);
+  const [{ dtype }, size] = [variant, batch * p.m * p.n];
+  const sums = { part: at('scratch'), c: at('c'), bias, size, splits: used, n: p.n };
+  return {
+    launches: [main, launch(merge, { dtype }, strideGrid(size), 256, sums)],
+    scratch: used * size * (dtype === 'f64' ? 8 : 4),
+  };
+}
+
 /** c[batch, m, n] = a b + bias, c contiguous. Buffers: a, b, c, bias. k may be 0. */
 export function gemmLaunch(d: DType, p: Product, target: Target): Launches {
   const dtype = d as (typeof REAL_TYPES)[number];
-  const batch = p.batch[0] * p.batch[1] * p.batch[2];
+  const batch = batchOf(p);
   if (batch > 65535) throw new RangeError(`gemmLaunch: a batch of ${batch} does not fit one launch; split it`);
   const pack = 16 / bytesOf(dtype);
   const fits = (o: Operand, contiguous: boolean, line: number): boolean =>
     contiguous && [line, ...o.batch].every((s) => s % pack === 0);
   const aligned = p.align % 16 === 0;
-  const plan = <A extends Axes>(
-    kernel: GemmKernel<A>,
-    variant: VariantOf<A>,
-    [tilesM, tilesN]: readonly [number, number],
-    threads: number,
-    unit: number,
-    shared = 0,
-  ): Launches => {
-    // Small results of long sums leave the device idle: then k is split, and partial sums are joined in a fixed order.
-    const blocks = tilesM * tilesN * batch;
-    const splits =
-      blocks < target.multiprocessors
-        ? clamp(Math.floor((2 * target.multiprocessors) / blocks), 1, Math.max(1, Math.min(64, Math.floor(p.k / 512))))
-        : 1;
-    const split = splits > 1 ? ceilDiv(ceilDiv(p.k, splits), unit) * unit : Math.max(p.k, 1);
-    const used = Math.max(1, ceilDiv(p.k, split));
-    const size = batch * p.m * p.n;
-    const bias = p.bias ? at('bias') : 0;
-    const args = {
-      a: at('a'),
-      b: at('b'),
-      c: at('c'),
-      part: used > 1 ? at('scratch') : 0,
-      bias,
-      oa: p.a,
-      ob: p.b,
-      p: { m: p.m, n: p.n, k: p.k, batch1: p.batch[1], batch2: p.batch[2], split },
-    };
-    const main = launch(kernel, variant, [tilesM * tilesN, batch, used], threads, args, shared);
-    if (used === 1) return single(main);
-    const sums = { part: at('scratch'), c: at('c'), bias, size, splits: used, n: p.n };
-    return {
-      launches: [main, launch(merge, { dtype }, strideGrid(size), 256, sums)],
-      scratch: used * size * (dtype === 'f64' ? 8 : 4),
-    };
-  };
   const tiles = (m: number, n: number): readonly [number, number] => [ceilDiv(p.m, m), ceilDiv(p.n, n)];
 
   const aK = fits(p.a, p.a.k === 1, p.a.row);
   const bK = fits(p.b, p.b.k === 1, p.b.row);
-  if (p.m <= 8 && aligned && aK && bK && p.k % pack === 0 && p.k > 0)
-    return plan(fewRows, { rows: p.m as 1, dtype }, [ceilDiv(p.n, 4), 1], 128, 32 * pack);
+  if (p.m <= 8 && aligned && aK && bK && p.k % pack === 0 && p.k > 0) {
+    const cover = { tiles: [ceilDiv(p.n, 4), 1], threads: 128, unit: 32 * pack } as const;
+    return covered(fewRows, { rows: p.m as 1, dtype }, cover, p, target);
+  }
   if ((dtype === 'f16' || dtype === 'bf16') && hasMatrixUnits(target)) {
     const aR = fits(p.a, p.a.row === 1, p.a.k);
     const bR = fits(p.b, p.b.row === 1, p.b.k);
-    if (!aligned || !(aK || aR) || !(bK || bR))
-      return plan(byMatrixUnits, { dtype }, tiles(64, 64), 4 * target.warp, 32);
+    if (!aligned || !(aK || aR) || !(bK || bR)) {
+      const cover = { tiles: tiles(64, 64), threads: 4 * target.warp, unit: 32 };
+      return covered(byMatrixUnits, { dtype }, cover, p, target);
+    }
     const order = `${aK ? 'k' : 'r'}${bK ? 'k' : 'r'}` as const;
     const nvidia = /^(sm|compute)_/.test(target.arch);
     const large = nvidia && ceilDiv(p.m, 128) * ceilDiv(p.n, 256) * batch >= target.multiprocessors;
-    if (large && target.arch === 'sm_90')
-      return plan(onHopper, { order, dtype }, tiles(128, 256), 384, 64, 1024 + 4 * (48 << 10));
+    if (large && target.arch === 'sm_90') {
+      const cover = { tiles: tiles(128, 256), threads: 384, unit: 64, shared: 1024 + 4 * (48 << 10) };
+      return covered(onHopper, { order, dtype }, cover, p, target);
+    }
     const [bn, kt, stages, waves] = large ? [256, 64, 3, 8] : nvidia ? [128, 32, 4, 8] : [128, 32, 2, 4];
     const held = (rows: number, k: boolean): number => (k ? rows * (kt + 8) : kt * (rows + 8));
     const shared = stages * (held(128, aK) + held(bn, bK)) * 2;
     const variant = { size: large ? 'large' : 'small', order, dtype } as const;
-    return plan(byCopies, variant, tiles(128, bn), waves * target.warp, 64, shared);
+    return covered(
+      byCopies,
+      variant,
+      { tiles: tiles(128, bn), threads: waves * target.warp, unit: 64, shared },
+      p,
+      target,
+    );
   }
   const tile = dtype === 'f64' ? 64 : 128;
-  return plan(byProducts, { dtype }, tiles(tile, tile), 256, 16);
+  return covered(byProducts, { dtype }, { tiles: tiles(tile, tile), threads: 256, unit: 16 }, p, target);
 }
 
 // ---- layouts and libraries ----

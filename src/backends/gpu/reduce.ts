@@ -74,7 +74,7 @@ const parts = REDUCE.declare({
     call: `part_reduce<${functor(op, dtype)}, ${access === 'packed' ? `pack_size<${CTYPE[dtype]}>` : 1}>`,
   }),
 });
-const overColumns = (op: Parameters<typeof functor>[0], dtype: keyof typeof CTYPE) =>
+const columnParams = (op: Parameters<typeof functor>[0], dtype: keyof typeof CTYPE) =>
   ({
     src: `const ${CTYPE[dtype]}*`,
     dst: `${functor(op, dtype)}::Out*`,
@@ -93,7 +93,7 @@ const columns = REDUCE.declare({
   symbol: (v) => `reduce_columns_${nameOf(v)}`,
   body: ({ op, dtype }) => ({
     threads: 256,
-    params: overColumns(op, dtype),
+    params: columnParams(op, dtype),
     call: `col_reduce<${functor(op, dtype)}>`,
   }),
 });
@@ -105,7 +105,7 @@ const columnPacks = REDUCE.declare({
   symbol: (v) => `reduce_column_packs_${nameOf(v)}`,
   body: ({ op, dtype }) => ({
     threads: 256,
-    params: overColumns(op, dtype),
+    params: columnParams(op, dtype),
     call: `col_reduce_packs<${functor(op, dtype)}>`,
   }),
 });
@@ -134,64 +134,58 @@ const ACCUMULATOR: Readonly<Record<ReduceRow['kernel']['accumulator'], (d: DType
   place: (d) => (isWide(d) ? 16 : 8),
 };
 
-/**
- * x as [outer, n, inner], contiguous, reduced over n (from 1) into [outer, inner]. Buffers: src, dst. `aligned`: src is
- * 16-byte aligned.
- */
-export function reduceLaunch(
-  op: ReduceRow,
-  elements: DType,
-  outer: number,
-  n: number,
-  inner: number,
-  target: Target,
-  aligned: boolean,
-): Launches {
-  const dtype = kernelDType(elements);
-  const bytes = ACCUMULATOR[op.kernel.accumulator](dtype);
-  const [src, dst, scratch] = [at('src'), at('dst'), at('scratch')];
-  const merged = (count: number, chunks: number): Launch =>
-    launch(merge, { op, dtype }, clamp(ceilDiv(count, 8), 1, 2 ** 22), 256, {
-      part: scratch,
-      dst,
-      outer,
-      chunks,
-      inner,
-      n,
-    });
+/** x as [outer, n, inner], contiguous, reduced over n (from 1) into [outer, inner]. */
+interface Reduction {
+  readonly op: ReduceRow;
+  readonly dtype: ReturnType<typeof kernelDType>;
+  readonly outer: number;
+  readonly n: number;
+  readonly inner: number;
+  readonly target: Target;
+  /** x is 16-byte aligned. */
+  readonly aligned: boolean;
+}
+const [src, dst, scratch] = [at('src'), at('dst'), at('scratch')];
 
-  if (inner === 1) {
-    const pack = aligned && n % packOf(dtype) === 0 ? packOf(dtype) : 1;
-    const access = pack === 1 ? 'single' : 'packed';
-    // Few long rows leave most of the device idle with a block each.
-    const chunks =
-      outer < 2 * target.multiprocessors
-        ? clamp(ceilDiv(4 * target.multiprocessors, outer), 1, Math.min(1024, Math.floor(n / 8192)))
-        : 1;
-    if (chunks > 1) {
-      const size = ceilDiv(ceilDiv(n, chunks), 16) * 16;
-      const used = ceilDiv(n, size);
-      const part = launch(parts, { op, access, dtype }, [used, Math.min(outer, 65535)], 256, {
-        src,
-        part: scratch,
-        rows: outer,
-        cols: n,
-        size,
-      });
-      return { launches: [part, merged(outer, used)], scratch: outer * used * bytes };
-    }
-    const vectors = ceilDiv(n, pack);
-    const short = vectors <= 128;
-    // Places are looked for at the end of a lane's share, so shares are longer there.
-    const lanes = clamp(powerAbove(ceilDiv(vectors, short ? 4 : op.kernel.accumulator === 'place' ? 16 : 8)), 1, 512);
-    const { grid, block } = rowGrid(outer, lanes);
-    if (short && pack > 1 && (lanes === 4 || lanes === 8 || lanes === 16 || lanes === 32))
-      return single(launch(rowsHeld, { op, lanes, dtype }, grid, block, { src, dst, rows: outer, cols: n }));
-    return single(launch(rows, { op, access, dtype }, grid, block, { src, dst, rows: outer, cols: n, lanes }));
+/** A launch that leaves `chunks` accumulators a result in scratch, and the one that joins them. */
+function inParts(part: Launch, { op, dtype, outer, n, inner }: Reduction, chunks: number): Launches {
+  const count = outer * inner;
+  const args = { part: scratch, dst, outer, chunks, inner, n };
+  const joined = launch(merge, { op, dtype }, clamp(ceilDiv(count, 8), 1, 2 ** 22), 256, args);
+  return { launches: [part, joined], scratch: count * chunks * ACCUMULATOR[op.kernel.accumulator](dtype) };
+}
+
+/** inner is 1: the elements of a result lie side by side. */
+function overRows(r: Reduction): Launches {
+  const { op, dtype, outer, n, target } = r;
+  const pack = r.aligned && n % packOf(dtype) === 0 ? packOf(dtype) : 1;
+  const access = pack === 1 ? 'single' : 'packed';
+  // Few long rows leave most of the device idle with a block each.
+  const chunks =
+    outer < 2 * target.multiprocessors
+      ? clamp(ceilDiv(4 * target.multiprocessors, outer), 1, Math.min(1024, Math.floor(n / 8192)))
+      : 1;
+  if (chunks > 1) {
+    const size = ceilDiv(ceilDiv(n, chunks), 16) * 16;
+    const used = ceilDiv(n, size);
+    const args = { src, part: scratch, rows: outer, cols: n, size };
+    return inParts(launch(parts, { op, access, dtype }, [used, Math.min(outer, 65535)], 256, args), r, used);
   }
+  const vectors = ceilDiv(n, pack);
+  const short = vectors <= 128;
+  // Places are looked for at the end of a lane's share, so shares are longer there.
+  const lanes = clamp(powerAbove(ceilDiv(vectors, short ? 4 : op.kernel.accumulator === 'place' ? 16 : 8)), 1, 512);
+  const { grid, block } = rowGrid(outer, lanes);
+  if (short && pack > 1 && (lanes === 4 || lanes === 8 || lanes === 16 || lanes === 32))
+    return single(launch(rowsHeld, { op, lanes, dtype }, grid, block, { src, dst, rows: outer, cols: n }));
+  return single(launch(rows, { op, access, dtype }, grid, block, { src, dst, rows: outer, cols: n, lanes }));
+}
 
+/** The elements of a result are `inner` apart; neighbouring results are read together. */
+function overColumns(r: Reduction): Launches {
+  const { op, dtype, outer, n, inner, target } = r;
   const packed = PACKED_COLUMNS.find(
-    (d) => d === dtype && aligned && inner % packOf(d) === 0 && op.kernel.accumulator !== 'place',
+    (d) => d === dtype && r.aligned && inner % packOf(d) === 0 && op.kernel.accumulator !== 'place',
   );
   const each = packed ? packOf(packed) : 1;
   // A thread takes eight of a column in turns; a few that are left over are not worth joining over threads.
@@ -204,15 +198,26 @@ export function reduceLaunch(
       : 1;
   const size = ceilDiv(n, chunks);
   const used = ceilDiv(n, size);
-  const part = used > 1 ? scratch : 0;
-  const args = { src, dst, part, outer, n, inner, size };
+  const args = { src, dst, part: used > 1 ? scratch : 0, outer, n, inner, size };
   const grid = [clamp(tiles, 1, 2 ** 22), used];
-  const cols = packed
+  const main = packed
     ? launch(columnPacks, { op, dtype: packed }, grid, [x, y], args)
     : launch(columns, { op, dtype }, grid, [x, y], args);
-  return used > 1
-    ? { launches: [cols, merged(outer * inner, used)], scratch: outer * inner * used * bytes }
-    : single(cols);
+  return used > 1 ? inParts(main, r, used) : single(main);
+}
+
+/** Buffers: src, dst. */
+export function reduceLaunch(
+  op: ReduceRow,
+  elements: DType,
+  outer: number,
+  n: number,
+  inner: number,
+  target: Target,
+  aligned: boolean,
+): Launches {
+  const reduction = { op, dtype: kernelDType(elements), outer, n, inner, target, aligned };
+  return inner === 1 ? overRows(reduction) : overColumns(reduction);
 }
 
 /**
