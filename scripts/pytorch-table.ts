@@ -184,7 +184,7 @@ export const NAME_GROUPS: Readonly<Record<string, readonly NamePair[]>> = {
       'indices are answered by maxPool2dWithIndices',
     ],
     ['F.max_pool2d(return_indices=True), F.max_unpool2d', 'x.maxPool2dWithIndices(2) y.maxUnpool2d(indices, 2)'],
-    ['F.avg_pool1d, 2d, 3d', 'x.avgPool1d(2) x.avgPool2d(2) x.avgPool3d(2)', 'no divisor_override'],
+    ['F.avg_pool1d, 2d, 3d', 'x.avgPool1d(2) x.avgPool2d(2) x.avgPool3d(2)'],
     ['F.adaptive_max_pool1d, 2d, 3d', 'x.adaptiveMaxPool1d(2) x.adaptiveMaxPool2d(2) x.adaptiveMaxPool3d(2)'],
     ['F.adaptive_avg_pool1d, 2d, 3d', 'x.adaptiveAvgPool1d(2) x.adaptiveAvgPool2d(2) x.adaptiveAvgPool3d(2)'],
     ['F.unfold, F.fold', 'x.unfold2d(3) x.fold([8, 8], 3)'],
@@ -332,8 +332,18 @@ const DIFFERENT: Readonly<Record<string, string>> = {
   one_hot: 'f32 unless said, ready for products; the number of classes is given',
   'randint, arange, tensor([1, 2])': 'randint is i64, arange and lists of whole numbers are f32 unless said',
   'std(dim, unbiased)': 'std(dims, keepdim, correction): `x.std(1, false, 0)`',
-  CosineAnnealingLR: 'stays at its end after T_max steps, where PyTorch goes up again',
-  'conv2d, padding="same"': 'a number: dilation * (kernel - 1) / 2 of an odd kernel',
+  'loss modules':
+    '`new CrossEntropyLoss({ labelSmoothing: 0.1 }).forward(logits, target)`: options are one object, and a loss is a ' +
+    'module since activations and pools are; the functions behind them are `losses.crossEntropy` and so on',
+  'optim.lr_scheduler':
+    '`new StepLR(optimizer, 30, 0.1)` and so on, arguments in the order of PyTorch, options of OneCycleLR by name; each ' +
+    'is a `Scheduler` with a schedule, and schedules are functions that combine: `warmup(100, cosineDecay(1000))`',
+  'options by name':
+    "camelCase, and some shorter or longer: lr is `learningRate`, betas `{ beta1, beta2 }`, batch_size `batch`, num_layers `layers`, is_causal `causal`, scale_factor `scale`; PyTorch's name is refused with ours",
+  'x.size(0), layer(x)': '`x.shape[0]` (`x.size` is the number of elements), `layer.forward(x)`',
+  'conv and pools without a batch': '`x.unsqueeze(0)` first: the batch is never left out',
+  'conv2d, padding="same"':
+    "`new Conv2d(..., { padding: 'same' })`; the function takes a number: dilation * (kernel - 1) / 2 of an odd kernel",
   clip_grad_norm_:
     'gradients are clipped on their way to the step: `optimizer.backwardStep(loss, { clipNorm: 1 })`; ' +
     'there is no .grad, and nothing to set to zero',

@@ -157,8 +157,8 @@ for (const c of golden.schedules)
     }
   });
 
-test('ReduceOnPlateau: rates of PyTorch', () => {
+test('ReduceLROnPlateau: rates of PyTorch', () => {
   const { options, base, measures, rates } = golden.plateau;
-  const plateau = new nn.ReduceOnPlateau({ learningRate: base }, options);
+  const plateau = new nn.ReduceLROnPlateau({ learningRate: base }, options);
   measures.forEach((m, i) => assert.ok(Math.abs(plateau.step(m) - rates[i]) < 1e-12, `measure ${i}`));
 });

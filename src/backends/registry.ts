@@ -1,6 +1,6 @@
 // Device names to backends, each opened on first use.
 import { createRequire } from 'node:module';
-import { DTYPE } from '../base/dtype.js';
+import { dtypeCalled } from '../base/dtype.js';
 import { ArgumentError, DeviceError } from '../base/errors.js';
 import type { DeviceInfo } from '../driver/driver.js';
 import { driverOrSentence, openDriver, VENDOR_NAMES, type VendorName, VENDORS } from '../driver/drivers.js';
@@ -99,13 +99,13 @@ const deviceKinds = (): string[] => Object.keys(openers);
 export function openBackend(name: string): Backend {
   const [kind, argument = ''] = name.split(':', 2);
   const open = Object.hasOwn(openers, kind) ? openers[kind] : undefined;
-  if (!open)
+  if (!open) {
+    const dtype = dtypeCalled(name);
     throw new DeviceError(
       `unknown device ${JSON.stringify(name)}; known kinds are ${deviceKinds().join(', ')}` +
-        (Object.hasOwn(DTYPE, name)
-          ? `; a dtype is x.cast('${name}') of a tensor, model.to(undefined, '${name}') of a module`
-          : ''),
+        (dtype ? `; a dtype is x.cast('${dtype}') of a tensor, model.to(undefined, '${dtype}') of a module` : ''),
     );
+  }
   return open(argument);
 }
 

@@ -130,8 +130,36 @@ export const sumDType = (d: DType): DType => (DTYPE[d].kind === 'float' ? d : 'i
 export const isFloat = (d: DType): boolean => DTYPE[d].kind === 'float';
 export const bytesOf = (d: DType): number => DTYPE[d].bytes;
 
+/** Names that NumPy, PyTorch and ONNX have. */
+const OTHER_NAMES: Readonly<Record<string, DType>> = {
+  float: 'f32',
+  float16: 'f16',
+  half: 'f16',
+  bfloat16: 'bf16',
+  float32: 'f32',
+  float64: 'f64',
+  double: 'f64',
+  float8_e4m3fn: 'f8e4m3',
+  float8_e5m2: 'f8e5m2',
+  boolean: 'bool',
+  uint8: 'u8',
+  int8: 'i8',
+  int16: 'i16',
+  int32: 'i32',
+  int: 'i32',
+  int64: 'i64',
+  long: 'i64',
+  uint32: 'u32',
+};
+
+/** The dtype of a name here or elsewhere. */
+export const dtypeCalled = (name: string): DType | undefined =>
+  Object.hasOwn(DTYPE, name) ? (name as DType) : OTHER_NAMES[String(name).replace(/^torch\./, '')];
+
 export function asDType(name: string, op = 'dtype'): DType {
-  if (Object.hasOwn(DTYPE, name)) return name as DType;
+  const ours = dtypeCalled(name);
+  if (ours === name) return ours;
+  if (ours) throw new DTypeError(`${op}: unknown dtype ${JSON.stringify(name)}; here it is '${ours}'`);
   throw new DTypeError(`${op}: unknown dtype ${JSON.stringify(name)}; known are ${EVERY_DTYPE.join(', ')}`);
 }
 

@@ -89,6 +89,8 @@ export class ModuleList<M extends Module = Module> extends Module {
   readonly list: M[];
   constructor(modules: Iterable<M> = []) {
     super();
+    if (typeof modules?.[Symbol.iterator] !== 'function')
+      throw new ArgumentError('ModuleList: takes a list of modules, as new ModuleList([a, b])');
     this.list = [...modules];
   }
   override fields(): Iterable<Field> {

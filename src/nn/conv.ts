@@ -45,6 +45,13 @@ export interface ConvTransposeOptions extends ConvTransposeConfig, MakeOptions {
   readonly init?: Init;
 }
 
+type Sizes = number | readonly number[];
+/** What follows the sizes: options, or stride and padding in a row before them, as in `new Conv2d(1, 32, 3, 1)`. */
+export type AfterKernel<Options extends ConvConfig | ConvTransposeConfig> =
+  | [options?: Options]
+  | [stride: Sizes, options?: Omit<Options, 'stride'>]
+  | [stride: Sizes, padding: NonNullable<Options['padding']>, options?: Omit<Options, 'stride' | 'padding'>];
+
 type AnyConfig = ConvConfig & Pick<ConvTransposeConfig, 'outputPadding'>;
 const CONFIG = ['stride', 'padding', 'dilation', 'groups'];
 /** What a class of convolutions is. */
@@ -68,8 +75,8 @@ abstract class Conv extends Layer {
     kind: Kind,
     first: number | Tensor,
     second: number | Tensor | undefined,
-    third: number | readonly number[] | AnyConfig | undefined,
-    options: ConvOptions & ConvTransposeOptions = {},
+    third: Sizes | AnyConfig | undefined,
+    after: readonly unknown[] = [],
   ) {
     super();
     this.#kind = kind;
@@ -79,6 +86,7 @@ abstract class Conv extends Layer {
       this.config = (third ?? {}) as AnyConfig;
       return;
     }
+    const options = optionsAfter(kind.name, after);
     const own = kind.transposed ? ['outputPadding'] : ['paddingMode'];
     requireOptions(kind.name, options, [...CONFIG, ...own, 'bias', 'init', ...MAKE_OPTIONS]);
     const [inputs, outputs] = [first, second as number];
@@ -135,6 +143,18 @@ abstract class Conv extends Layer {
     });
   }
 }
+/** The options that follow a kernel's size, with a stride and padding that stand before them. */
+function optionsAfter(name: string, after: readonly unknown[]): ConvOptions & ConvTransposeOptions {
+  const inRow = after.findIndex((v) => typeof v === 'object' && !Array.isArray(v));
+  const places = inRow < 0 ? after : after.slice(0, inRow);
+  const options = (inRow < 0 ? {} : (after[inRow] ?? {})) as ConvOptions & ConvTransposeOptions;
+  const given = places.flatMap((v, i) => (v === undefined ? [] : [[['stride', 'padding'][i], v] as const]));
+  if (places.length > 2 || (inRow >= 0 && after.length > inRow + 1))
+    throw new ArgumentError(`${name}: after the kernel stand a stride, padding and an object of options, no more`);
+  const twice = given.find(([key]) => key in options);
+  if (twice) throw new ArgumentError(`${name}: ${twice[0]} is given twice`);
+  return { ...Object.fromEntries(given), ...options } as ConvOptions & ConvTransposeOptions;
+}
 function perDimension({ name, rank }: Kind, what: string, value: number | readonly number[]): number[] {
   if (typeof value !== 'number' && !Array.isArray(value))
     throw new ArgumentError(
@@ -151,18 +171,18 @@ const padAround = (x: Tensor, sides: readonly [number, number][], mode: string):
 
 /** A convolution over lines: (batch, inputs, length) to (batch, outputs, length'). */
 export class Conv1d extends Conv {
-  constructor(inputs: number, outputs: number, kernel: number | readonly number[], options?: ConvOptions);
+  constructor(inputs: number, outputs: number, kernel: Sizes, ...after: AfterKernel<ConvOptions>);
   constructor(weight: Tensor, bias?: Tensor, config?: ConvConfig);
-  constructor(a: number | Tensor, b?: number | Tensor, c?: number | readonly number[] | ConvConfig, d?: ConvOptions) {
-    super({ name: 'Conv1d', op: 'conv1d', rank: 1 }, a, b, c, d as never);
+  constructor(a: number | Tensor, b?: number | Tensor, c?: Sizes | ConvConfig, ...after: unknown[]) {
+    super({ name: 'Conv1d', op: 'conv1d', rank: 1 }, a, b, c, after);
   }
 }
 /** A convolution over pictures: (batch, inputs, height, width) to (batch, outputs, height', width'). */
 export class Conv2d extends Conv {
-  constructor(inputs: number, outputs: number, kernel: number | readonly number[], options?: ConvOptions);
+  constructor(inputs: number, outputs: number, kernel: Sizes, ...after: AfterKernel<ConvOptions>);
   constructor(weight: Tensor, bias?: Tensor, config?: ConvConfig);
-  constructor(a: number | Tensor, b?: number | Tensor, c?: number | readonly number[] | ConvConfig, d?: ConvOptions) {
-    super({ name: 'Conv2d', op: 'conv2d', rank: 2 }, a, b, c, d as never);
+  constructor(a: number | Tensor, b?: number | Tensor, c?: Sizes | ConvConfig, ...after: unknown[]) {
+    super({ name: 'Conv2d', op: 'conv2d', rank: 2 }, a, b, c, after);
   }
   /** One convolution that does what this one and a batch norm after it do. */
   absorbBatchNorm(bn: BatchNorm): Conv2d {
@@ -176,50 +196,35 @@ export class Conv2d extends Conv {
 }
 /** A convolution over volumes: (batch, inputs, depth, height, width) to (batch, outputs, depth', height', width'). */
 export class Conv3d extends Conv {
-  constructor(inputs: number, outputs: number, kernel: number | readonly number[], options?: ConvOptions);
+  constructor(inputs: number, outputs: number, kernel: Sizes, ...after: AfterKernel<ConvOptions>);
   constructor(weight: Tensor, bias?: Tensor, config?: ConvConfig);
-  constructor(a: number | Tensor, b?: number | Tensor, c?: number | readonly number[] | ConvConfig, d?: ConvOptions) {
-    super({ name: 'Conv3d', op: 'conv3d', rank: 3 }, a, b, c, d as never);
+  constructor(a: number | Tensor, b?: number | Tensor, c?: Sizes | ConvConfig, ...after: unknown[]) {
+    super({ name: 'Conv3d', op: 'conv3d', rank: 3 }, a, b, c, after);
   }
 }
 /** A transposed convolution over lines: what Conv1d's gradient does to its input. */
 export class ConvTranspose1d extends Conv {
-  constructor(inputs: number, outputs: number, kernel: number | readonly number[], options?: ConvTransposeOptions);
+  constructor(inputs: number, outputs: number, kernel: Sizes, ...after: AfterKernel<ConvTransposeOptions>);
   constructor(weight: Tensor, bias?: Tensor, config?: ConvTransposeConfig);
-  constructor(
-    a: number | Tensor,
-    b?: number | Tensor,
-    c?: number | readonly number[] | ConvTransposeConfig,
-    d?: ConvTransposeOptions,
-  ) {
-    super({ name: 'ConvTranspose1d', op: 'convTranspose1d', rank: 1, transposed: true }, a, b, c, d);
+  constructor(a: number | Tensor, b?: number | Tensor, c?: Sizes | ConvTransposeConfig, ...after: unknown[]) {
+    super({ name: 'ConvTranspose1d', op: 'convTranspose1d', rank: 1, transposed: true }, a, b, c, after);
   }
 }
 /** A transposed convolution over pictures: what Conv2d's gradient does to its input. */
 export class ConvTranspose2d extends Conv {
-  constructor(inputs: number, outputs: number, kernel: number | readonly number[], options?: ConvTransposeOptions);
+  constructor(inputs: number, outputs: number, kernel: Sizes, ...after: AfterKernel<ConvTransposeOptions>);
   constructor(weight: Tensor, bias?: Tensor, config?: ConvTransposeConfig);
-  constructor(
-    a: number | Tensor,
-    b?: number | Tensor,
-    c?: number | readonly number[] | ConvTransposeConfig,
-    d?: ConvTransposeOptions,
-  ) {
-    super({ name: 'ConvTranspose2d', op: 'convTranspose2d', rank: 2, transposed: true }, a, b, c, d);
+  constructor(a: number | Tensor, b?: number | Tensor, c?: Sizes | ConvTransposeConfig, ...after: unknown[]) {
+    super({ name: 'ConvTranspose2d', op: 'convTranspose2d', rank: 2, transposed: true }, a, b, c, after);
   }
 }
 
 /** A transposed convolution over volumes: what Conv3d's gradient does to its input. */
 export class ConvTranspose3d extends Conv {
-  constructor(inputs: number, outputs: number, kernel: number | readonly number[], options?: ConvTransposeOptions);
+  constructor(inputs: number, outputs: number, kernel: Sizes, ...after: AfterKernel<ConvTransposeOptions>);
   constructor(weight: Tensor, bias?: Tensor, config?: ConvTransposeConfig);
-  constructor(
-    a: number | Tensor,
-    b?: number | Tensor,
-    c?: number | readonly number[] | ConvTransposeConfig,
-    d?: ConvTransposeOptions,
-  ) {
-    super({ name: 'ConvTranspose3d', op: 'convTranspose3d', rank: 3, transposed: true }, a, b, c, d);
+  constructor(a: number | Tensor, b?: number | Tensor, c?: Sizes | ConvTransposeConfig, ...after: unknown[]) {
+    super({ name: 'ConvTranspose3d', op: 'convTranspose3d', rank: 3, transposed: true }, a, b, c, after);
   }
 }
 

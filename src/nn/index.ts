@@ -20,6 +20,7 @@ export { flowSummary } from './summary.js';
 export { clipGradNorm, clipGradValue, gradNorm } from './clip.js';
 export { EMA, type EmaOptions } from './ema.js';
 export * as losses from './losses.js';
+export * from './loss-modules.js';
 export {
   Adam,
   AdamW,

@@ -4,6 +4,7 @@ import { existsSync, mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { ArgumentError, FormatError, ShapeError, UnsupportedError } from '../base/errors.js';
 import { formatShape } from '../base/shape.js';
+import { requireOptions } from '../ops/kernel-row.js';
 import { readJsonFile } from '../io/json-file.js';
 import { loadTensors, saveTensors } from '../io/load.js';
 import { noGrad } from '../tensor/autograd.js';
@@ -272,7 +273,10 @@ export class LoraAdapters {
 
 /** Adapters to train: A random, B zero, so that the model begins as it was; everything else is frozen. */
 export function addLora(model: Module, options: LoraOptions): LoraAdapters {
+  requireOptions('addLora', options, ['targets', 'rank', 'alpha', 'rankStabilized', 'dropout', 'generator']);
   const { rank = 8, alpha = 16, targets, generator, rankStabilized = false } = options;
+  if (targets !== 'all-linear' && !Array.isArray(targets))
+    throw new ArgumentError("addLora: targets are a list of layers' names, as ['q_proj', 'v_proj'], or 'all-linear'");
   if (!Number.isInteger(rank) || rank < 1)
     throw new ArgumentError(`lora: the rank ${rank} is not a whole number from 1`);
   const share = options.dropout ?? 0;

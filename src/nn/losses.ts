@@ -259,16 +259,13 @@ export function poissonNll(x: Tensor, y: Tensor, options: PoissonOptions = {}): 
     (options.logInput ?? true) ? x.exp().sub(t.mul(x)) : x.sub(t.mul(x.affine(1, options.eps ?? 1e-8).log()));
   return reduced('poissonNll', each, options.reduction);
 }
+/** Options of gaussianNll. */
+export interface GaussianOptions extends LossOptions {
+  /** The least variance; default 1e-6. */
+  readonly eps?: number;
+}
 /** The negative logarithm of the density of normal numbers of given mean and variance, without its constant. */
-export function gaussianNll(
-  mean: Tensor,
-  y: Tensor,
-  variance: Tensor,
-  options: LossOptions & {
-    /** The least variance; default 1e-6. */
-    readonly eps?: number;
-  } = {},
-): Tensor {
+export function gaussianNll(mean: Tensor, y: Tensor, variance: Tensor, options: GaussianOptions = {}): Tensor {
   requireOptions('gaussianNll', options, ['reduction', 'eps']);
   sameShapes('gaussianNll', mean, y);
   const v = variance.clamp(options.eps ?? 1e-6, Infinity);

@@ -5,6 +5,7 @@ import { isFloat } from '../base/dtype.js';
 import { ArgumentError, ShapeError } from '../base/errors.js';
 import { formatShape, sameShape } from '../base/shape.js';
 import { loadTensors, saveTensors } from '../io/load.js';
+import { requireOptions } from '../ops/kernel-row.js';
 import { gradHook, noGrad } from '../tensor/autograd.js';
 import type { Device } from '../tensor/device.js';
 import { keep } from '../tensor/scope.js';
@@ -146,8 +147,10 @@ export abstract class Module {
    */
   loadStateDict(
     from: ReadonlyMap<string, Tensor> | Readonly<Record<string, Tensor>>,
-    { strict = true, prefix = '' }: LoadOptions = {},
+    options: LoadOptions = {},
   ): LoadReport {
+    requireOptions('loadStateDict', options, ['strict', 'prefix']);
+    const { strict = true, prefix = '' } = options;
     const given = new Map(
       [...(from instanceof Map ? from : Object.entries(from))]
         .filter(([name]) => name.startsWith(prefix))
@@ -283,12 +286,44 @@ export abstract class Module {
   }
 }
 
+/** What modules are asked for by PyTorch's names: an answer with the name here, in place of "is not a function". */
+const OTHER_NAMES: Readonly<Record<string, string>> = {
+  apply: 'for (const [name, m] of model.namedModules())',
+  modules: 'model.namedModules()',
+  namedChildren: 'model.children()',
+  half: "model.to(undefined, 'f16')",
+  bfloat16: "model.to(undefined, 'bf16')",
+  float: "model.to(undefined, 'f32')",
+  double: "model.to(undefined, 'f64')",
+  cuda: "model.to('cuda:0'), model.to('rocm:0')",
+  cpu: "model.to('cpu')",
+  requiresGrad_: 'model.requireGrad(false)',
+  zeroGrad: 'nothing: loss.backward() answers gradients, and tensors keep none',
+  registerBuffer: 'a field, named in buffers()',
+  registerParameter: 'a field that holds a tensor',
+  addModule: 'a field that holds a module',
+  registerModule: 'a field that holds a module',
+  registerForwardHook: 'model.onForward(hook)',
+  registerForwardPreHook: 'model.onBeforeForward(hook)',
+  registerFullBackwardHook: 'model.onBackward(hook)',
+};
+for (const [name, ours] of Object.entries(OTHER_NAMES)) {
+  const refuse = (): never => {
+    throw new ArgumentError(`model.${name}: here it is ${ours}`);
+  };
+  for (const each of new Set([name, snake(name)]))
+    if (!(each in Module.prototype)) Object.defineProperty(Module.prototype, each, { get: refuse, configurable: true });
+}
+
 /** A module from one tensor to one. */
 export abstract class Layer extends Module {
   /** The output for an input. */
   abstract forward(x: Tensor): Tensor;
 }
 
+function snake(name: string): string {
+  return name.replace(/[A-Z]/g, (c) => `_${c.toLowerCase()}`);
+}
 function added<T>(set: Set<T>, hook: T): () => void {
   set.add(hook);
   return () => void set.delete(hook);

@@ -1,5 +1,5 @@
 // Pools as layers: the largest or the mean of windows over lines, pictures and volumes.
-import { requireOptions } from '../ops/kernel-row.js';
+import { POOL_OPTIONS, poolArguments } from '../ops/window.js';
 import type { Tensor } from '../tensor/tensor.js';
 import { Layer } from './module.js';
 
@@ -23,9 +23,11 @@ export interface MaxPoolLayerOptions extends PoolLayerOptions {
 export interface AvgPoolLayerOptions extends PoolLayerOptions {
   /** Whether means count what padding added; default true. */
   readonly countIncludePad?: boolean;
+  /** What the sum of a window is divided by, instead of the number of its elements. */
+  readonly divisorOverride?: number;
 }
+type AnyOptions = MaxPoolLayerOptions & AvgPoolLayerOptions;
 const sizeText = (s: Sizes): string => (typeof s === 'number' ? String(s) : s.join('x'));
-type PoolMethod = (size: Sizes, stride: Sizes, options: object) => Tensor;
 const call = (x: Tensor, op: string, ...args: unknown[]): Tensor =>
   (x as unknown as Record<string, (...a: unknown[]) => Tensor>)[op](...args);
 
@@ -35,57 +37,71 @@ abstract class Pool extends Layer {
   /** How far windows move on; default: their own size. */
   readonly stride: Sizes;
   /** Padding, dilation and what else was given. */
-  readonly options: Omit<MaxPoolLayerOptions & AvgPoolLayerOptions, 'stride'>;
+  readonly options: Omit<AnyOptions, 'stride'>;
   protected abstract readonly op: string;
-  constructor(size: Sizes, options: MaxPoolLayerOptions & AvgPoolLayerOptions, known: readonly string[]) {
+  constructor(
+    kind: keyof typeof POOL_OPTIONS,
+    rank: number,
+    size: Sizes,
+    stride: Sizes | AnyOptions | undefined,
+    options: Sizes | AnyOptions | undefined,
+  ) {
     super();
-    requireOptions(new.target.name, options, ['stride', 'padding', 'ceilMode', ...known]);
-    const { stride = size, ...rest } = options;
-    this.size = size;
-    this.stride = stride;
-    this.options = rest;
+    const given = poolArguments<AnyOptions>(new.target.name, rank, POOL_OPTIONS[kind], size, stride, options);
+    const short = (s: readonly number[]): Sizes => (s.every((v) => v === s[0]) ? s[0] : s);
+    this.size = short(given.kernel);
+    this.stride = short(given.stride);
+    this.options = given.options;
   }
   override describe(): string {
     const more = Object.entries(this.options).map(([key, v]) => `${key} ${Array.isArray(v) ? v.join('x') : String(v)}`);
     return [sizeText(this.size), `stride ${sizeText(this.stride)}`, ...more].join(', ');
   }
   forward(x: Tensor): Tensor {
-    return (x as unknown as Record<string, PoolMethod>)[this.op](this.size, this.stride, this.options);
-  }
-}
-abstract class MaxPool extends Pool {
-  constructor(size: Sizes, options: MaxPoolLayerOptions = {}) {
-    super(size, options, ['dilation']);
-  }
-}
-abstract class AvgPool extends Pool {
-  constructor(size: Sizes, options: AvgPoolLayerOptions = {}) {
-    super(size, options, ['countIncludePad']);
+    return call(x, this.op, this.size, this.stride, this.options);
   }
 }
 /** The largest of windows of (batch, channels, length). */
-export class MaxPool1d extends MaxPool {
+export class MaxPool1d extends Pool {
   protected readonly op = 'maxPool1d';
+  constructor(size: Sizes, stride?: Sizes | MaxPoolLayerOptions, options?: Sizes | MaxPoolLayerOptions) {
+    super('max', 1, size, stride, options);
+  }
 }
 /** The largest of windows of (batch, channels, height, width). */
-export class MaxPool2d extends MaxPool {
+export class MaxPool2d extends Pool {
   protected readonly op = 'maxPool2d';
+  constructor(size: Sizes, stride?: Sizes | MaxPoolLayerOptions, options?: Sizes | MaxPoolLayerOptions) {
+    super('max', 2, size, stride, options);
+  }
 }
 /** The largest of windows of (batch, channels, depth, height, width). */
-export class MaxPool3d extends MaxPool {
+export class MaxPool3d extends Pool {
   protected readonly op = 'maxPool3d';
+  constructor(size: Sizes, stride?: Sizes | MaxPoolLayerOptions, options?: Sizes | MaxPoolLayerOptions) {
+    super('max', 3, size, stride, options);
+  }
 }
 /** The mean of windows of (batch, channels, length). */
-export class AvgPool1d extends AvgPool {
+export class AvgPool1d extends Pool {
   protected readonly op = 'avgPool1d';
+  constructor(size: Sizes, stride?: Sizes | AvgPoolLayerOptions, options?: Sizes | AvgPoolLayerOptions) {
+    super('avg', 1, size, stride, options);
+  }
 }
 /** The mean of windows of (batch, channels, height, width). */
-export class AvgPool2d extends AvgPool {
+export class AvgPool2d extends Pool {
   protected readonly op = 'avgPool2d';
+  constructor(size: Sizes, stride?: Sizes | AvgPoolLayerOptions, options?: Sizes | AvgPoolLayerOptions) {
+    super('avg', 2, size, stride, options);
+  }
 }
 /** The mean of windows of (batch, channels, depth, height, width). */
-export class AvgPool3d extends AvgPool {
+export class AvgPool3d extends Pool {
   protected readonly op = 'avgPool3d';
+  constructor(size: Sizes, stride?: Sizes | AvgPoolLayerOptions, options?: Sizes | AvgPoolLayerOptions) {
+    super('avg', 3, size, stride, options);
+  }
 }
 
 abstract class AdaptivePool extends Layer {

@@ -117,7 +117,7 @@ abstract class Recurrent<S extends GruState> extends Module {
     kind: Kind<S>,
     first: number | Tensor,
     second: number | Tensor,
-    third?: Tensor | RecurrentOptions,
+    third?: Tensor | number | RecurrentOptions,
     biasHh?: Tensor,
     reverse = false,
   ) {
@@ -130,7 +130,7 @@ abstract class Recurrent<S extends GruState> extends Module {
       this.#put(0, false, { ih: first, hh: second as Tensor, bih: third as Tensor | undefined, bhh: biasHh });
       return;
     }
-    const options = (third ?? {}) as RecurrentOptions;
+    const options = (typeof third === 'number' ? { layers: third } : (third ?? {})) as RecurrentOptions;
     requireOptions(new.target.name, options, OPTIONS);
     const hidden = second as number;
     this.hidden = hidden;
@@ -250,12 +250,12 @@ function made(gates: number, inputs: number, hidden: number, vb: VarBuilder, bia
 
 /** Long short-term memory; gates stand in PyTorch's order: input, forget, cell, output. */
 export class LSTM extends Recurrent<LstmState> {
-  constructor(inputs: number, hidden: number, options?: RecurrentOptions);
+  constructor(inputs: number, hidden: number, options?: number | RecurrentOptions);
   constructor(weightIh: Tensor, weightHh: Tensor, biasIh?: Tensor, biasHh?: Tensor, reverse?: boolean);
   constructor(
     a: number | Tensor,
     b: number | Tensor,
-    c?: Tensor | RecurrentOptions,
+    c?: Tensor | number | RecurrentOptions,
     biasHh?: Tensor,
     reverse?: boolean,
   ) {
@@ -264,12 +264,12 @@ export class LSTM extends Recurrent<LstmState> {
 }
 /** Gated recurrent units; gates stand in PyTorch's order: reset, update, new. */
 export class GRU extends Recurrent<GruState> {
-  constructor(inputs: number, hidden: number, options?: RecurrentOptions);
+  constructor(inputs: number, hidden: number, options?: number | RecurrentOptions);
   constructor(weightIh: Tensor, weightHh: Tensor, biasIh?: Tensor, biasHh?: Tensor, reverse?: boolean);
   constructor(
     a: number | Tensor,
     b: number | Tensor,
-    c?: Tensor | RecurrentOptions,
+    c?: Tensor | number | RecurrentOptions,
     biasHh?: Tensor,
     reverse?: boolean,
   ) {

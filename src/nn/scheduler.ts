@@ -1,7 +1,17 @@
 // Schedulers as objects: they set an optimizer's learning rate, step by step or when a measure stops improving.
 import { ArgumentError } from '../base/errors.js';
 import { requireOptions } from '../ops/kernel-row.js';
-import type { Schedule } from './schedule.js';
+import {
+  cosineRestarts,
+  exponentialDecay,
+  heldRate,
+  linearRate,
+  multiStepDecay,
+  oneCycle,
+  polynomialDecay,
+  type Schedule,
+  stepDecay,
+} from './schedule.js';
 
 /** Anything with a learning rate: every optimizer. */
 export interface HasRate {
@@ -55,7 +65,81 @@ export class Scheduler {
   }
 }
 
-/** Options of ReduceOnPlateau. */
+/** The rate times gamma every stepSize steps: `Scheduler` with `stepDecay`. */
+export class StepLR extends Scheduler {
+  constructor(optimizer: HasRate, stepSize: number, gamma = 0.1) {
+    super(optimizer, stepDecay(stepSize, gamma));
+  }
+}
+/** The rate times gamma at each milestone: `Scheduler` with `multiStepDecay`. */
+export class MultiStepLR extends Scheduler {
+  constructor(optimizer: HasRate, milestones: readonly number[], gamma = 0.1) {
+    super(optimizer, multiStepDecay(milestones, gamma));
+  }
+}
+/** The rate times gamma at every step: `Scheduler` with `exponentialDecay`. */
+export class ExponentialLR extends Scheduler {
+  constructor(optimizer: HasRate, gamma: number) {
+    super(optimizer, exponentialDecay(gamma));
+  }
+}
+/** The rate times a function of the step. */
+export class LambdaLR extends Scheduler {}
+/** The rate times a factor for the first steps, then as it is: `Scheduler` with `heldRate`. */
+export class ConstantLR extends Scheduler {
+  constructor(optimizer: HasRate, factor = 1 / 3, totalIters = 5) {
+    super(optimizer, heldRate(factor, totalIters));
+  }
+}
+/** Straight from one factor to another over the first steps: `Scheduler` with `linearRate`. */
+export class LinearLR extends Scheduler {
+  constructor(optimizer: HasRate, startFactor = 1 / 3, endFactor = 1, totalIters = 5) {
+    super(optimizer, linearRate(startFactor, endFactor, totalIters));
+  }
+}
+/** (1 - step / totalIters)^power: `Scheduler` with `polynomialDecay`. */
+export class PolynomialLR extends Scheduler {
+  constructor(optimizer: HasRate, totalIters = 5, power = 1) {
+    super(optimizer, polynomialDecay(totalIters, power));
+  }
+}
+/** A cosine from the rate down to etaMin over tMax steps and up again, as in PyTorch; `cosineDecay` stays down. */
+export class CosineAnnealingLR extends Scheduler {
+  constructor(optimizer: HasRate, tMax: number, etaMin = 0) {
+    const end = etaMin / optimizer.learningRate;
+    super(optimizer, (step) => end + ((1 - end) * (1 + Math.cos((Math.PI * step) / tMax))) / 2);
+  }
+}
+/** Cosines that begin anew after t0 steps, each tMult as long as the one before: `Scheduler` with `cosineRestarts`. */
+export class CosineAnnealingWarmRestarts extends Scheduler {
+  constructor(optimizer: HasRate, t0: number, tMult = 1, etaMin = 0) {
+    super(optimizer, cosineRestarts(t0, tMult, etaMin / optimizer.learningRate));
+  }
+}
+/** Options of OneCycleLR. */
+export interface OneCycleOptions {
+  /** The largest rate. */
+  readonly maxLr: number;
+  /** Steps in all. */
+  readonly totalSteps: number;
+  /** The share of steps on the way up; default 0.3. */
+  readonly pctStart?: number;
+  /** The first rate is the largest divided by this; default 25. */
+  readonly divFactor?: number;
+  /** The last rate is the first divided by this; default 1e4. */
+  readonly finalDivFactor?: number;
+}
+/** Up to the largest rate and down, by cosines: `Scheduler` with `oneCycle`. */
+export class OneCycleLR extends Scheduler {
+  constructor(optimizer: HasRate, options: OneCycleOptions) {
+    requireOptions('OneCycleLR', options, ['maxLr', 'totalSteps', 'pctStart', 'divFactor', 'finalDivFactor']);
+    const { maxLr, totalSteps, pctStart = 0.3, divFactor = 25, finalDivFactor = 1e4 } = options;
+    optimizer.learningRate = maxLr;
+    super(optimizer, oneCycle(totalSteps, pctStart, 1 / divFactor, 1 / (divFactor * finalDivFactor)));
+  }
+}
+
+/** Options of ReduceLROnPlateau. */
 export interface PlateauOptions {
   /** Whether a smaller or a larger measure is better; default 'min'. */
   readonly mode?: 'min' | 'max';
@@ -70,7 +154,7 @@ export interface PlateauOptions {
   /** The least rate; default 0. */
   readonly min?: number;
 }
-/** What a ReduceOnPlateau remembers, as plain data. */
+/** What a ReduceLROnPlateau remembers, as plain data. */
 export interface PlateauState {
   /** The best measure so far. */
   readonly best: number;
@@ -80,7 +164,7 @@ export interface PlateauState {
   readonly cooling: number;
 }
 /** Makes the rate smaller when a measure stops improving. */
-export class ReduceOnPlateau {
+export class ReduceLROnPlateau {
   /** Whose learning rate is set. */
   readonly optimizer: HasRate;
   /** The options in force, defaults filled in. */
@@ -92,7 +176,7 @@ export class ReduceOnPlateau {
   constructor(optimizer: HasRate, options: PlateauOptions = {}) {
     this.optimizer = optimizer;
     this.options = { mode: 'min', factor: 0.1, patience: 10, threshold: 1e-4, cooldown: 0, min: 0, ...options };
-    requireOptions('ReduceOnPlateau', options, Object.keys(this.options));
+    requireOptions('ReduceLROnPlateau', options, Object.keys(this.options));
     this.best = this.options.mode === 'min' ? Infinity : -Infinity;
   }
   /** What it remembers: plain data to save and restore. */

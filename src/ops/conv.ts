@@ -52,7 +52,7 @@ export interface ConvTransposeOptions<N> extends ConvOptions<N> {
   /** Elements added at one end of the result, where the stride leaves its size open. */
   readonly outputPadding?: N;
 }
-type Axes = number | readonly [number, number];
+type Axes = number | readonly [number] | readonly [number, number];
 
 const DTYPES = [...REALS, 'u8', 'u32'] as const;
 const WITHOUT = 'convolutions take f16, bf16, f32, f64, u8 and u32, as in Candle';
@@ -64,6 +64,7 @@ const DIFFERS =
 
 const spread = (rank: 1 | 2, op: string, name: string, v: Axes | undefined, or: number): number[] => {
   if (rank === 2) return pair(op, name, v ?? or);
+  if (Array.isArray(v) && v.length === 1) return [v[0] as number];
   if (v !== undefined && typeof v !== 'number')
     throw new ArgumentError(
       `${op}: ${name} takes a number, not ${Array.isArray(v) ? formatShape(v) : JSON.stringify(v)}`,
@@ -344,7 +345,7 @@ export const conv = rows({
     reference: (inputs: readonly RefTensor[], outputs: readonly RefTensor[], p: ConvParams): void =>
       referenceConv(inputs, outputs, p),
     grad: (ctx: GradContext<ConvParams>): Grads => convGrads(ctx),
-    args: (x: Tensor, weight: Tensor, options: ConvOptions<number> = {}): Call<ConvParams> =>
+    args: (x: Tensor, weight: Tensor, options: ConvOptions<number | readonly [number]> = {}): Call<ConvParams> =>
       convCall('conv1d', 1, x, weight, options),
     samples: (): readonly Sample<ConvParams>[] => [
       { inputs: shapes([2, 3, 9], [4, 3, 3]), params: p1() },
@@ -435,8 +436,11 @@ export const conv = rows({
     reference: (inputs: readonly RefTensor[], outputs: readonly RefTensor[], p: ConvTransposeParams): void =>
       referenceTranspose(inputs, outputs, p),
     grad: (ctx: GradContext<ConvTransposeParams>): Grads => transposeGrads(ctx),
-    args: (x: Tensor, weight: Tensor, options: ConvTransposeOptions<number> = {}): Call<ConvTransposeParams> =>
-      transposeCall('convTranspose1d', 1, x, weight, options),
+    args: (
+      x: Tensor,
+      weight: Tensor,
+      options: ConvTransposeOptions<number | readonly [number]> = {},
+    ): Call<ConvTransposeParams> => transposeCall('convTranspose1d', 1, x, weight, options),
     samples: (): readonly Sample<ConvTransposeParams>[] => [
       { inputs: shapes([2, 3, 5], [3, 4, 3]), params: { ...p1(), outputPadding: [0] } },
       { inputs: shapes([1, 4, 6], [4, 3, 3], [6]), params: { ...p1(3, 2, 1, 2), outputPadding: [1] } },

@@ -84,7 +84,10 @@ function flatten(op: string, x: Tensor, target: Tensor): [Tensor, Tensor] {
   if (x.rank < 1 || !sameShape(x.shape.slice(0, -1), target.shape)) {
     throw new ShapeError(
       `${op}: targets ${formatShape(target.shape)} must be ${formatShape(x.shape.slice(0, -1))}: ` +
-        `${formatShape(x.shape)} without its last dimension, the classes`,
+        `${formatShape(x.shape)} without its last dimension, the classes` +
+        (sameShape([x.shape[0], ...x.shape.slice(2)], target.shape)
+          ? '; where they stand second, x.transpose(1, -1) puts them last'
+          : ''),
     );
   }
   if (isFloat(target.dtype))

@@ -311,8 +311,8 @@ export const indexing = rows({
       undefined,
       needs(2) ? lastWriters(x, dim, ids).where(grad.gather(dim, ids), src.zerosLike()) : undefined,
     ],
-    args: (x: Tensor, dim: number, ids: Tensor, src: Tensor): Call<DimParams> => ({
-      inputs: [x, ids, src],
+    args: (x: Tensor, dim: number, ids: Tensor, src: Tensor | number): Call<DimParams> => ({
+      inputs: [x, ids, typeof src === 'number' ? x.newFull(ids.shape, src, x.dtype) : src],
       params: { dim: normalizeDim('scatter', dim, x.shape.length) },
     }),
     samples: scatterSamples,

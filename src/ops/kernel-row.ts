@@ -95,6 +95,30 @@ export function requireFlag(op: string, name: string, value: unknown): void {
     throw new ArgumentError(`${op}: ${name} is ${value === null ? 'null' : typeof value}, not true or false`);
 }
 
+/** Options by their names in PyTorch; more than a word is said wherever the name comes up. */
+const OTHER_OPTIONS: Readonly<Record<string, string>> = {
+  lr: 'learningRate',
+  betas: '{ beta1, beta2 }',
+  batchSize: 'batch',
+  numWorkers: 'DataLoader.inWorkers(url, { workers })',
+  pinMemory: '{ device }, to which batches are sent ahead',
+  collateFn: 'collate',
+  numLayers: 'layers',
+  batchFirst: 'always so',
+  dimFeedforward: 'feedforward',
+  layerNormEps: 'eps',
+  isCausal: 'causal',
+  attnMask: 'mask',
+  scaleFactor: 'scale',
+  kernelSize: 'the first number',
+  p: 'dropout',
+  r: 'rank',
+  loraAlpha: 'alpha',
+  loraDropout: 'dropout',
+  targetModules: 'targets',
+};
+const camel = (name: string): string => name.replace(/_([a-z])/g, (_, c: string) => c.toUpperCase());
+
 /** Refuses a misspelt option, or a number or tensor in the place of the options, instead of ignoring it. */
 export function requireOptions(op: string, options: object, known: readonly string[]): void {
   const proto: unknown = typeof options === 'object' && options !== null ? Object.getPrototypeOf(options) : undefined;
@@ -103,7 +127,9 @@ export function requireOptions(op: string, options: object, known: readonly stri
     throw new ArgumentError(`${op}: ${given} stands where options do; they are an object of ${known.join(', ')}`);
   }
   for (const name of Object.keys(options)) {
-    if (!known.includes(name))
-      throw new ArgumentError(`${op}: unknown option ${JSON.stringify(name)}; known are ${known.join(', ')}`);
+    if (known.includes(name)) continue;
+    const ours = known.includes(camel(name)) ? camel(name) : (OTHER_OPTIONS[name] ?? OTHER_OPTIONS[camel(name)]);
+    const here = ours !== undefined && (/\W/.test(ours) || known.includes(ours)) ? `here it is ${ours}; ` : '';
+    throw new ArgumentError(`${op}: unknown option ${JSON.stringify(name)}; ${here}known are ${known.join(', ')}`);
   }
 }

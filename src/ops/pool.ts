@@ -3,7 +3,7 @@ import { isFloat, REALS } from '../base/dtype.js';
 import { ArgumentError, ShapeError } from '../base/errors.js';
 import { formatShape, pair, sameShape, type Shape } from '../base/shape.js';
 import type { Tensor } from '../tensor/tensor.js';
-import { composite, kernel, numbers, requireOptions, requireRank, requireWhole, zeroOf } from './kernel-row.js';
+import { composite, kernel, numbers, requireRank, requireWhole, zeroOf } from './kernel-row.js';
 import {
   rows,
   type Call,
@@ -17,7 +17,17 @@ import {
   type Sig,
   ulps,
 } from './op.js';
-import { avgWindows, maxWindows } from './window.js';
+import {
+  avgWindows,
+  type AvgWindowOptions,
+  maxWindows,
+  type MaxWindowOptions,
+  POOL_OPTIONS,
+  poolArguments,
+  type Sizes,
+  sizesOf,
+  type WindowOptions,
+} from './window.js';
 
 declare module './op.js' {
   interface KernelFacts {
@@ -32,26 +42,6 @@ export interface PoolParams extends Record<string, unknown> {
   readonly stride: readonly [number, number];
   readonly padding: readonly [number, number];
 }
-/** What pools take besides window and stride. */
-export interface PoolOptions {
-  /** Rows and columns added on each side: zeros that count for the average, never the maximum. */
-  readonly padding?: number | readonly [number, number];
-  /** Windows that only begin inside count too. */
-  readonly ceilMode?: boolean;
-}
-/** What max pools take besides window and stride. */
-export interface MaxPoolOptions extends PoolOptions {
-  /** Distance between the elements of a window. */
-  readonly dilation?: number | readonly [number, number];
-}
-/** What average pools take besides window and stride. */
-export interface AvgPoolOptions extends PoolOptions {
-  /** Whether averages count what padding added; default true. */
-  readonly countIncludePad?: boolean;
-}
-type Pair = number | readonly [number, number];
-/** The same options for one dimension. */
-type Line<O> = { readonly [K in keyof O]: Exclude<O[K], readonly [number, number]> };
 
 const DTYPES = [...REALS, 'u8', 'u32'] as const;
 const WITHOUT = 'pooling takes f16, bf16, f32, f64, u8 and u32, as in Candle';
@@ -60,43 +50,47 @@ const DIFFERS =
 
 /** What maxUnpool2d takes. */
 export interface UnpoolOptions {
+  /** The stride of the pool; default the window's size. */
+  readonly stride?: Sizes;
   /** The padding of the pool; default 0. */
-  readonly padding?: Pair;
+  readonly padding?: Sizes;
   /** Height and width of the result, where the pool's windows did not reach all of it. */
   readonly outputSize?: readonly [number, number];
 }
-const known = { max: ['padding', 'ceilMode', 'dilation'], avg: ['padding', 'ceilMode', 'countIncludePad'] } as const;
 /** Options that the kernels lack: views of windows serve them. */
-const isPlain = ({
-  ceilMode = false,
-  dilation = 1,
-  countIncludePad = true,
-}: MaxPoolOptions & AvgPoolOptions): boolean => !ceilMode && countIncludePad && [dilation].flat().every((d) => d === 1);
+const isPlain = ({ ceilMode = false, dilation = 1, countIncludePad = true, divisorOverride }: WindowOptions): boolean =>
+  !ceilMode && countIncludePad && divisorOverride === undefined && [dilation].flat().every((d) => d === 1);
 
 const poolCall =
-  (op: string, kind: 'max' | 'avg') =>
-  (x: Tensor, size: Pair, stride?: Pair, options: MaxPoolOptions | AvgPoolOptions = {}): Call<PoolParams> => {
-    requireOptions(op, options, known[kind]);
-    const kernelSize = pair(op, 'kernel', size);
+  (op: string, kind: 'max' | 'avg', known: readonly string[] = POOL_OPTIONS[kind]) =>
+  (x: Tensor, size: Sizes, second?: Sizes | WindowOptions, third?: Sizes | WindowOptions): Call<PoolParams> => {
+    const { kernel: window, stride, options } = poolArguments(op, 2, known, size, second, third);
     const answer = isPlain(options)
       ? undefined
-      : (kind === 'max' ? maxWindows : avgWindows)(
-          op,
-          x,
-          2,
-          kernelSize,
-          pair(op, 'stride', stride ?? kernelSize),
-          options,
-        );
+      : (kind === 'max' ? maxWindows : avgWindows)(op, x, 2, window, stride, options);
     return {
       ...(answer && { answer }),
       inputs: [x],
       params: {
-        kernel: kernelSize,
-        stride: pair(op, 'stride', stride ?? kernelSize),
+        kernel: pair(op, 'kernel', window),
+        stride: pair(op, 'stride', stride),
         padding: pair(op, 'padding', options.padding ?? 0),
       },
     };
+  };
+/** Lines by the pool of pictures of height 1. */
+const linePool =
+  (op: 'maxPool1d' | 'avgPool1d', kind: 'max' | 'avg') =>
+  (x: Tensor, size: Sizes, second?: Sizes | WindowOptions, third?: Sizes | WindowOptions): Tensor => {
+    const { kernel: window, stride, options } = poolArguments(op, 1, POOL_OPTIONS[kind], size, second, third);
+    if (!isPlain(options)) return (kind === 'max' ? maxWindows : avgWindows)(op, x, 1, window, stride, options);
+    const padding = [0, ...sizesOf(op, 'padding', options.padding ?? 0, 1, 0)];
+    const picture = asPicture(op, x);
+    const [k, s] = [
+      [1, ...window],
+      [1, ...stride],
+    ];
+    return asLine(kind === 'max' ? picture.maxPool2d(k, s, { padding }) : picture.avgPool2d(k, s, { padding }));
   };
 
 function inferPool(op: string, x: Sig, p: PoolParams): number[] {
@@ -228,6 +222,7 @@ const asLine = (y: Tensor): Tensor => y.reshape([y.shape[0], y.shape[1], y.shape
 const lineSamples = (): readonly CompositeSample[] => [
   { inputs: [{ shape: [2, 3, 8], distinct: true }], args: [2] },
   { inputs: [{ shape: [1, 2, 9], distinct: true }], args: [3, 2, { padding: 1 }] },
+  { inputs: [{ shape: [1, 2, 9], distinct: true }], args: [[3], { stride: [2], ceilMode: true }] },
 ];
 const lineErrors = (): readonly CompositeErrorSample[] => [
   { inputs: [{ shape: [3, 8] }], args: [2], code: 'E_SHAPE', says: /input \[3, 8\] has rank 2; it takes rank 3/ },
@@ -265,8 +260,12 @@ export const pool = rows({
       );
     },
     grad: ({ x, grad, params }: GradContext<PoolParams>): Grads => [spreadEvenly(x, grad, params)],
-    args: (x: Tensor, size: Pair, stride?: Pair, options?: AvgPoolOptions): Call<PoolParams> =>
-      poolCall('avgPool2d', 'avg')(x, size, stride, options),
+    args: (
+      x: Tensor,
+      size: Sizes,
+      stride?: Sizes | AvgWindowOptions,
+      options?: Sizes | AvgWindowOptions,
+    ): Call<PoolParams> => poolCall('avgPool2d', 'avg')(x, size, stride, options),
     samples,
     errors,
   }),
@@ -304,8 +303,12 @@ export const pool = rows({
           .reshape(x.shape),
       ];
     },
-    args: (x: Tensor, size: Pair, stride?: Pair, options?: MaxPoolOptions): Call<PoolParams> =>
-      poolCall('maxPool2d', 'max')(x, size, stride, options),
+    args: (
+      x: Tensor,
+      size: Sizes,
+      stride?: Sizes | MaxWindowOptions,
+      options?: Sizes | MaxWindowOptions,
+    ): Call<PoolParams> => poolCall('maxPool2d', 'max')(x, size, stride, options),
     samples,
     errors,
   }),
@@ -341,13 +344,12 @@ export const pool = rows({
     ulp: 0,
     compose: (
       x: Tensor,
-      size: Pair,
-      stride?: Pair,
-      options: Pick<MaxPoolOptions, 'padding'> = {},
+      size: Sizes,
+      stride?: Sizes | Pick<MaxWindowOptions, 'stride' | 'padding'>,
+      options?: Sizes | Pick<MaxWindowOptions, 'padding'>,
     ): readonly [values: Tensor, indices: Tensor] => {
-      requireOptions('maxPool2dWithIndices', options, ['padding']);
       requireRank('maxPool2dWithIndices', 'input', x.shape, 4, '(batch, channels, height, width)');
-      const { params } = poolCall('maxPool2dWithIndices', 'max')(x, size, stride, options);
+      const { params } = poolCall('maxPool2dWithIndices', 'max', ['stride', 'padding'])(x, size, stride, options);
       const ids = x.detach().argMaxPool2d(params).cast('i64');
       const [n, c, h, w] = ids.shape;
       const values = x.flatten(2).gather(2, ids.reshape([n, c, h * w]));
@@ -355,7 +357,7 @@ export const pool = rows({
     },
     samples: (): readonly CompositeSample[] => [
       { inputs: [{ shape: [2, 3, 4, 6], distinct: true }], args: [2] },
-      { inputs: [{ shape: [1, 2, 5, 5], distinct: true }], args: [3, 2, { padding: 1 }] },
+      { inputs: [{ shape: [1, 2, 5, 5], distinct: true }], args: [3, { stride: 2, padding: 1 }] },
     ],
     errors: (): readonly CompositeErrorSample[] => [
       {
@@ -372,18 +374,24 @@ export const pool = rows({
     without: WITHOUT,
     candle: { none: 'Candle has none of it' },
     ulp: 0,
-    compose: (x: Tensor, indices: Tensor, size: Pair, stride?: Pair, options: UnpoolOptions = {}): Tensor => {
-      requireOptions('maxUnpool2d', options, ['padding', 'outputSize']);
+    compose: (
+      x: Tensor,
+      indices: Tensor,
+      size: Sizes,
+      second?: Sizes | UnpoolOptions,
+      third?: Sizes | UnpoolOptions,
+    ): Tensor => {
+      const known = ['stride', 'padding', 'outputSize'];
+      const given = poolArguments<UnpoolOptions>('maxUnpool2d', 2, known, size, second, third);
+      const { kernel: window, stride: steps, options } = given;
       requireRank('maxUnpool2d', 'input', x.shape, 4, '(batch, channels, height, width)');
       if (!sameShape(x.shape, indices.shape))
         throw new ShapeError(
           `maxUnpool2d: values ${formatShape(x.shape)} and indices ${formatShape(indices.shape)} must have one shape`,
         );
-      const kernelSize = pair('maxUnpool2d', 'kernel', size);
-      const steps = pair('maxUnpool2d', 'stride', stride ?? kernelSize);
       const padding = pair('maxUnpool2d', 'padding', options.padding ?? 0);
       const [n, c, ...space] = x.shape;
-      const plain = space.map((d, i) => (d - 1) * steps[i] - 2 * padding[i] + kernelSize[i]);
+      const plain = space.map((d, i) => (d - 1) * steps[i] - 2 * padding[i] + window[i]);
       const [h, w] = options.outputSize ?? plain;
       requireWhole('maxUnpool2d', 'outputSize', [h, w], 1);
       const flat = [n, c, space[0] * space[1]];
@@ -397,7 +405,7 @@ export const pool = rows({
       },
       {
         inputs: [{ shape: [1, 1, 2, 2] }, { shape: [1, 1, 2, 2], dtype: 'i64', values: [1, 7, 10, 24] }],
-        args: [{ input: 1 }, 2, 2, { outputSize: [5, 5] }],
+        args: [{ input: 1 }, 2, { stride: 2, outputSize: [5, 5] }],
       },
     ],
     errors: (): readonly CompositeErrorSample[] => [
@@ -417,12 +425,8 @@ export const pool = rows({
     candle: { none: 'Candle pools in two dimensions only' },
     domain: [0.25, 4],
     ulp: ulps(4),
-    compose: (x: Tensor, size: number, stride: number = size, options: Line<AvgPoolOptions> = {}): Tensor => {
-      requireOptions('avgPool1d', options, known.avg);
-      if (!isPlain(options as AvgPoolOptions)) return avgWindows('avgPool1d', x, 1, size, stride, options);
-      const padding = [0, options.padding ?? 0] as const;
-      return asLine(asPicture('avgPool1d', x).avgPool2d([1, size], [1, stride], { padding }));
-    },
+    compose: (x: Tensor, size: Sizes, stride?: Sizes | AvgWindowOptions, options?: Sizes | AvgWindowOptions): Tensor =>
+      linePool('avgPool1d', 'avg')(x, size, stride, options),
     samples: lineSamples,
     errors: lineErrors,
   }),
@@ -433,12 +437,8 @@ export const pool = rows({
     without: WITHOUT,
     candle: { none: 'Candle pools in two dimensions only' },
     ulp: 0,
-    compose: (x: Tensor, size: number, stride: number = size, options: Line<MaxPoolOptions> = {}): Tensor => {
-      requireOptions('maxPool1d', options, known.max);
-      if (!isPlain(options as MaxPoolOptions)) return maxWindows('maxPool1d', x, 1, size, stride, options);
-      const padding = [0, options.padding ?? 0] as const;
-      return asLine(asPicture('maxPool1d', x).maxPool2d([1, size], [1, stride], { padding }));
-    },
+    compose: (x: Tensor, size: Sizes, stride?: Sizes | MaxWindowOptions, options?: Sizes | MaxWindowOptions): Tensor =>
+      linePool('maxPool1d', 'max')(x, size, stride, options),
     samples: lineSamples,
     errors: lineErrors,
   }),
@@ -467,7 +467,7 @@ export const pool = rows({
     candle: { none: 'Candle has no adaptive pooling' },
     domain: [0.25, 4],
     ulp: ulps(4),
-    compose: (x: Tensor, size: Pair): Tensor => {
+    compose: (x: Tensor, size: Sizes): Tensor => {
       requireRank('adaptiveAvgPool2d', 'input', x.shape, 4, '(batch, channels, height, width)');
       const [h, w] = pair('adaptiveAvgPool2d', 'size', size);
       requireWhole('adaptiveAvgPool2d', 'size', [h, w], 1);

@@ -19,6 +19,8 @@ import {
 /** A number for every spatial dimension, or one each. */
 export type Sizes = number | readonly number[];
 export interface WindowOptions {
+  /** Steps between windows, unless given after the size; default their size. */
+  readonly stride?: Sizes;
   /** Added on each side: zeros for averages, nothing for maxima; at most half the kernel. */
   readonly padding?: Sizes;
   /** Distance between the elements of a window; for maxima only. */
@@ -27,7 +29,11 @@ export interface WindowOptions {
   readonly ceilMode?: boolean;
   /** Whether averages count what padding added; default true. */
   readonly countIncludePad?: boolean;
+  /** What the sum of a window is divided by, instead of the number of its elements. */
+  readonly divisorOverride?: number;
 }
+export type MaxWindowOptions = Omit<WindowOptions, 'countIncludePad' | 'divisorOverride'>;
+export type AvgWindowOptions = Omit<WindowOptions, 'dilation'>;
 export interface FoldOptions {
   /** Steps between windows; 1 unless given. */
   readonly stride?: Sizes;
@@ -68,6 +74,37 @@ export function sizesOf(op: string, name: string, v: Sizes, rank: number, min: n
     throw new ArgumentError(`${op}: ${name} ${formatShape(list)} is beyond ${LARGEST}, more than any picture has`);
   return list;
 }
+
+/**
+ * A pool's arguments: window, stride and padding one after another, or by name from any of them on, as in
+ * `maxPool2d(3, { stride: 2, padding: 1 })`.
+ */
+export function poolArguments<O extends WindowOptions>(
+  op: string,
+  rank: number,
+  known: readonly string[],
+  size: Sizes,
+  second: Sizes | O = {} as O,
+  third?: Sizes | O,
+): { readonly kernel: number[]; readonly stride: number[]; readonly options: O } {
+  const isSizes = (v: Sizes | O | undefined): v is Sizes => typeof v === 'number' || Array.isArray(v);
+  if (!isSizes(second) && third !== undefined) {
+    requireOptions(op, second, known);
+    throw new ArgumentError(`${op}: options stand last, and nothing follows them`);
+  }
+  const named = (isSizes(second) ? (isSizes(third) ? ({ padding: third } as O) : third) : second) ?? ({} as O);
+  requireOptions(op, named, known);
+  const { stride: own, ...options } = named;
+  if (own !== undefined && isSizes(second)) throw new ArgumentError(`${op}: stride is given twice`);
+  const kernel = sizesOf(op, 'kernel', size, rank, 1);
+  const stride = sizesOf(op, 'stride', isSizes(second) ? second : (own ?? kernel), rank, 1);
+  return { kernel, stride, options: options as O };
+}
+/** The options of each kind of pool. */
+export const POOL_OPTIONS = {
+  max: ['stride', 'padding', 'dilation', 'ceilMode'],
+  avg: ['stride', 'padding', 'ceilMode', 'countIncludePad', 'divisorOverride'],
+} as const;
 
 interface Windows {
   readonly kernel: readonly number[];
@@ -137,12 +174,16 @@ export function maxWindows(
   stride?: Sizes,
   o: WindowOptions = {},
 ): Tensor {
-  requireOptions(op, o, ['padding', 'dilation', 'ceilMode']);
   requireDType(op, x, REALS, FLOATS_ONLY);
   const flat = flatWindows(windowed(x, windowsOf(op, x, rank, size, stride, o), -Infinity), rank);
   return flat.gather(-1, flat.detach().argmax(flat.rank - 1, true)).squeeze(-1);
 }
 
+function divisorOf(op: string, divisor: number): number {
+  if (!Number.isFinite(divisor) || divisor === 0)
+    throw new ArgumentError(`${op}: divisorOverride ${String(divisor)} is no number but 0`);
+  return divisor;
+}
 /** Averages of windows. A partial window counts what lies in the input and its padding. */
 export function avgWindows(
   op: string,
@@ -152,7 +193,6 @@ export function avgWindows(
   stride?: Sizes,
   o: WindowOptions = {},
 ): Tensor {
-  requireOptions(op, o, ['padding', 'ceilMode', 'countIncludePad']);
   requireDType(op, x, REALS, FLOATS_ONLY);
   return wide(x, (t) => {
     const w = windowsOf(op, t, rank, size, stride, o);
@@ -164,6 +204,7 @@ export function avgWindows(
         o.countIncludePad === false ? [0, t.shape[i + 2]] : [-w.padding[i], t.shape[i + 2] + w.padding[i]];
       return Math.min(begin + w.kernel[i], to) - Math.max(begin, from);
     };
+    if (o.divisorOverride !== undefined) return sum.div(divisorOf(op, o.divisorOverride));
     return w.count.reduce((out, n, i) => {
       const counts = t.newTensor(Array.from({ length: n }, (_, k) => inside(i, k)));
       return out.div(counts.reshape(out.shape.map((_, d) => (d === i + 2 ? n : 1))));
@@ -335,6 +376,7 @@ export const windowOps = rows({
       'largest element of a window of a volume; of equal ones the first takes the gradient',
       [
         { inputs: [{ shape: [1, 2, 4, 5, 4], distinct: true }], args: [2] },
+        { inputs: [{ shape: [1, 2, 4, 5, 4], distinct: true }], args: [2, { stride: [1, 2, 1], padding: 1 }] },
         {
           inputs: [{ shape: [1, 1, 4, 4, 5], distinct: true }],
           args: [2, 1, { padding: 1, dilation: [1, 2, 1], ceilMode: true }],
@@ -342,16 +384,31 @@ export const windowOps = rows({
       ],
       { ulp: 0 },
     ),
-    compose: (x: Tensor, size: Sizes, stride?: Sizes, options?: WindowOptions): Tensor =>
-      maxWindows('maxPool3d', x, 3, size, stride, options),
+    compose: (
+      x: Tensor,
+      size: Sizes,
+      stride?: Sizes | MaxWindowOptions,
+      options?: Sizes | MaxWindowOptions,
+    ): Tensor => {
+      const given = poolArguments('maxPool3d', 3, POOL_OPTIONS.max, size, stride, options);
+      return maxWindows('maxPool3d', x, 3, given.kernel, given.stride, given.options);
+    },
   }),
   avgPool3d: composite({
     ...row('mean of a window of a volume', [
       vol,
       { inputs: [s(1, 1, 4, 4, 5)], args: [3, 2, { padding: 1, ceilMode: true, countIncludePad: false }] },
+      { inputs: [s(1, 1, 4, 4, 5)], args: [2, { stride: 1, divisorOverride: 3 }] },
     ]),
-    compose: (x: Tensor, size: Sizes, stride?: Sizes, options?: WindowOptions): Tensor =>
-      avgWindows('avgPool3d', x, 3, size, stride, options),
+    compose: (
+      x: Tensor,
+      size: Sizes,
+      stride?: Sizes | AvgWindowOptions,
+      options?: Sizes | AvgWindowOptions,
+    ): Tensor => {
+      const given = poolArguments('avgPool3d', 3, POOL_OPTIONS.avg, size, stride, options);
+      return avgWindows('avgPool3d', x, 3, given.kernel, given.stride, given.options);
+    },
   }),
   adaptiveMaxPool1d: composite({
     ...row(
@@ -359,7 +416,7 @@ export const windowOps = rows({
       [{ inputs: [{ shape: [2, 3, 7], distinct: true }], args: [3] }],
       { ulp: 0 },
     ),
-    compose: (x: Tensor, size: number): Tensor => adaptiveMax('adaptiveMaxPool1d', x, 1, size),
+    compose: (x: Tensor, size: Sizes): Tensor => adaptiveMax('adaptiveMaxPool1d', x, 1, size),
   }),
   adaptiveMaxPool2d: composite({
     ...row(
@@ -381,7 +438,7 @@ export const windowOps = rows({
     ...row('means of windows from floor(i * in / out) to ceil((i + 1) * in / out)', [
       { inputs: [s(2, 3, 7)], args: [3] },
     ]),
-    compose: (x: Tensor, size: number): Tensor => adaptiveAvg('adaptiveAvgPool1d', x, 1, size),
+    compose: (x: Tensor, size: Sizes): Tensor => adaptiveAvg('adaptiveAvgPool1d', x, 1, size),
   }),
   adaptiveAvgPool3d: composite({
     ...row('means of windows from floor(i * in / out) to ceil((i + 1) * in / out)', [

@@ -1,5 +1,5 @@
 // What is recorded for differentiation, and when; backward.ts walks it.
-import { callerFrames, GradError } from '../base/errors.js';
+import { ArgumentError, callerFrames, GradError } from '../base/errors.js';
 import { isFloat } from '../base/dtype.js';
 import type { AssembleRow, ElementwiseRow, GradContext, KernelRow, Params, ViewRow } from '../ops/op.js';
 import { refuseInVmap } from './levels.js';
@@ -48,6 +48,8 @@ export const gradEnabled = (): boolean => enabled;
 
 /** Runs f recording what it does, or not. */
 export function withGrad<T>(on: boolean, f: () => T): T {
+  if (typeof f !== 'function')
+    throw new ArgumentError(`${on ? 'enableGrad' : 'noGrad'}: takes a function, as in noGrad(() => model.forward(x))`);
   const before = enabled;
   enabled = on;
   try {

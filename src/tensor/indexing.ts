@@ -6,13 +6,15 @@ import { tensor } from './create.js';
 import type { Tensor } from './tensor.js';
 
 /**
- * A number picks, [start, end, step] slices, ':' takes all, null adds a dimension, '...' fills up, a tensor selects
+ * A number picks, [start, end, step] or '1:3' slices, ':' takes all, null adds a dimension, '...' fills up, a tensor selects
  * (bool and u8: as a mask).
  */
 export type Index =
   | number
   | readonly [start?: number | undefined, end?: number | undefined, step?: number | undefined]
   | ':'
+  | `${number | ''}:${number | ''}`
+  | `${number | ''}:${number | ''}:${number}`
   | null
   | '...'
   | Tensor;
@@ -40,7 +42,7 @@ export function at(x: Tensor, ...indices: Index[]): Tensor {
   for (const index of indices) {
     if (index === null) out = out.unsqueeze(dim++);
     else if (index === '...') dim += x.rank - used;
-    else if (index === ':') dim++;
+    else if (typeof index === 'string') out = out.slice(dim++, ...bounds(sliceOf(index)));
     else if (typeof index === 'number') out = out.narrow(dim, checkIndex(out, dim, index), 1).squeeze(dim);
     else if (Array.isArray(index)) out = out.slice(dim++, ...bounds(index));
     else if (!isTensor(index)) throw new ArgumentError(`at: ${String(index)} is not an index: ${INDICES}`);
@@ -75,7 +77,13 @@ function choose(x: Tensor, chosen: Chosen): Tensor {
   return joined.indexSelect(before, places).reshape([...left, ...shape, ...right]);
 }
 
-const INDICES = "a number, [start, end, step], ':', null, '...' or a tensor";
+const INDICES = "a number, [start, end, step], '1:3', null, '...' or a tensor";
+/** [start, end, step] of '1:3', '::2' or ':'. */
+function sliceOf(text: string): (number | undefined)[] {
+  if (!/^(?:-?\d+)?:(?:-?\d+)?(?::-?\d+)?$/.test(text))
+    throw new ArgumentError(`at: ${JSON.stringify(text)} is not an index: ${INDICES}`);
+  return text.split(':').map((part) => (part === '' ? undefined : Number(part)));
+}
 /** A slice's start, end and step. Longer lists and truth values are meant as something else, and are refused. */
 function bounds(index: readonly unknown[]): [start: number | undefined, end: number | undefined, step: number] {
   if (index.length > 3 || index.some((v) => typeof v !== 'number' && v !== undefined))

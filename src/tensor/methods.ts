@@ -50,8 +50,9 @@ function named(row: Row, args: readonly unknown[], e: unknown): unknown {
   if (!(e instanceof TypeError || e instanceof RangeError)) return e;
   if (args.length > 0 && args.every((a) => typeof a === 'number'))
     return new ArgumentError(`${row.name}: takes a list: ${row.name}([${args.join(', ')}])`, { cause: e });
+  const list = args.some(Array.isArray) ? '; tensor(list) makes a tensor of a list' : '';
   return new ArgumentError(
-    `${row.serves ?? row.name}: cannot take the arguments (${args.map(kindOf).join(', ')}): ${e.message}`,
+    `${row.serves ?? row.name}: cannot take the arguments (${args.map(kindOf).join(', ')})${list}: ${e.message}`,
     { cause: e },
   );
 }

@@ -10,6 +10,12 @@ const OTHER: Readonly<Record<string, string>> = {
   arraySync: 'x.toArray()',
   bmm: 'x.matmul(y)',
   bfloat16: "x.cast('bf16')",
+  bool: 'x.ne(0)',
+  and: 'x.logicalAnd(y)',
+  or: 'x.logicalOr(y)',
+  not: 'x.logicalNot()',
+  clampMax: 'x.clamp(-Infinity, 1)',
+  clampMin: 'x.clamp(0)',
   clone: 'x.copy()',
   clip: 'x.clamp(0, 1)',
   cpu: "x.to('cpu')",
@@ -34,16 +40,30 @@ const OTHER: Readonly<Record<string, string>> = {
   print: 'console.log(x)',
   reciprocal: 'x.recip()',
   register_hook: 'module.onBackward(hook), or customGrad',
+  requiresGrad_: 'x.requireGrad()',
   requires_grad: 'x.requiresGrad',
   requires_grad_: 'x.requireGrad()',
   retain_grad: 'x.retainGrad()',
+  rsub: 'y.sub(x), or x.neg().add(1)',
+  select: 'x.get(1, 0): place, then dimension',
+  short: "x.cast('i16')",
   square: 'x.sqr()',
+  type: 'x.dtype, or x.cast(dtype)',
   tile: 'x.repeat([2, 1])',
   tolist: 'x.toArray()',
   amax: 'x.max(1)',
   amin: 'x.min(1)',
   var: 'x.variance(1)',
   view: 'x.reshape([2, -1]), or x.viewAs([2, 3]), which never copies',
+};
+
+/** What changes a tensor in place under a name that is no op's. */
+const IN_PLACE: Readonly<Record<string, string>> = {
+  zero_: 'x.zerosLike()',
+  fill_: 'x.fullLike(3)',
+  copy_: 'y',
+  normal_: 'x.randnLike()',
+  uniform_: 'x.randLike()',
 };
 
 function answer(name: string, ours: string): void {
@@ -64,7 +84,7 @@ export function answerOtherNames(ops: Iterable<string>): void {
   for (const [name, ours] of Object.entries(OTHER)) answer(name, ours);
   for (const name of Object.getOwnPropertyNames(Tensor.prototype).filter(isMethod))
     for (const other of [snake(name), name.toLowerCase()]) answer(other, `x.${name}(...)`);
-  for (const name of ops) answer(`${snake(name)}_`, `x.assign(x.${name}(...)), which writes into memory that is there`);
-  for (const [name, ours] of Object.entries({ zero_: 'x.zerosLike()', fill_: 'x.fullLike(3)' }))
-    answer(name, `x.assign(${ours}), which writes into memory that is there`);
+  const written = (call: string): string => `x.assign(${call}), which writes into memory that is there`;
+  for (const [name, ours] of Object.entries(IN_PLACE)) answer(name, written(ours));
+  for (const name of ops) for (const other of [name, snake(name)]) answer(`${other}_`, written(`x.${name}(...)`));
 }

@@ -8,7 +8,7 @@ import type { Module } from '../nn/module.js';
 import type { ClipOptions, Optimizer } from '../nn/optim.js';
 import { clipGradNorm, clipGradValue } from '../nn/clip.js';
 import { GradAccumulator } from '../nn/train.js';
-import type { ReduceOnPlateau, Scheduler } from '../nn/scheduler.js';
+import type { ReduceLROnPlateau, Scheduler } from '../nn/scheduler.js';
 import { requireOptions } from '../ops/kernel-row.js';
 import { noGrad } from '../tensor/autograd.js';
 import { keep, scope } from '../tensor/scope.js';
@@ -74,8 +74,8 @@ export interface FitOptions<B = Batch> extends ClipOptions {
   readonly forward?: (batch: NoInfer<B>) => Tensor;
   /** Further measures by name, computed on every batch and averaged. */
   readonly metrics?: Readonly<Record<string, Metric<NoInfer<B>>>>;
-  /** Steps after each step of the optimizer; a ReduceOnPlateau is told the watched measure after each epoch. */
-  readonly scheduler?: Scheduler | ReduceOnPlateau;
+  /** Steps after each step of the optimizer; a ReduceLROnPlateau is told the watched measure after each epoch. */
+  readonly scheduler?: Scheduler | ReduceLROnPlateau;
   /** Updated after each step, and used for validation. */
   readonly ema?: EMA;
   /** Batches whose gradients are joined for one step; default 1. */

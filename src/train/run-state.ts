@@ -3,7 +3,7 @@ import { ArgumentError } from '../base/errors.js';
 import type { EMA } from '../nn/ema.js';
 import type { Module } from '../nn/module.js';
 import type { Optimizer } from '../nn/optim.js';
-import type { ReduceOnPlateau, Scheduler } from '../nn/scheduler.js';
+import type { ReduceLROnPlateau, Scheduler } from '../nn/scheduler.js';
 import { loadCheckpoint, saveCheckpoint } from '../nn/train.js';
 import { defaultGenerator } from '../tensor/random.js';
 import type { Tensor } from '../tensor/tensor.js';
@@ -14,7 +14,7 @@ import type { EpochRecord } from './fit.js';
 export interface RunParts {
   readonly model: Module;
   readonly optimizer: Optimizer;
-  readonly scheduler: Scheduler | ReduceOnPlateau | undefined;
+  readonly scheduler: Scheduler | ReduceLROnPlateau | undefined;
   readonly ema: EMA | undefined;
   readonly stopping: EarlyStopping | undefined;
 }
