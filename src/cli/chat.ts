@@ -7,7 +7,8 @@ import { ContextError, type Usage } from '../engine/request.js';
 import { prepareChat } from '../server/chat-prompt.js';
 import type { ChatRequest, ChatTurn } from '../server/schemas/chat.js';
 import { type Chatter, Served } from '../server/served.js';
-import { ENGINE_HELP, ENGINE_OPTIONS, numberOf, openEngine, parameterSize } from './open-engine.js';
+import { ENGINE_HELP, ENGINE_OPTIONS, openEngine } from './open-engine.js';
+import { numberOf, parameterSize } from './open-model.js';
 import { styled } from './terminal.js';
 
 const HELP = `wick chat [options]

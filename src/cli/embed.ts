@@ -4,7 +4,7 @@ import { parseArgs } from 'node:util';
 import { ArgumentError } from '../base/errors.js';
 import { EmbeddingModel } from '../models/index.js';
 import { Device } from '../tensor/device.js';
-import { wholeOf } from './open-engine.js';
+import { wholeOf } from './open-model.js';
 import { fit } from './table.js';
 
 const HELP = `wick embed --model NAME [options] TEXT ...

@@ -1,15 +1,11 @@
 // `wick generate "prompt"`: streams text from a language model to stdout; everything else goes to stderr.
-import { existsSync } from 'node:fs';
 import { parseArgs } from 'node:util';
-import { ArgumentError } from '../base/errors.js';
 import type { Group } from '../distributed/index.js';
+import type { GenerateStats } from '../engine/language-model.js';
 import { tensor } from '../tensor/create.js';
-import { Device } from '../tensor/device.js';
+import type { Device } from '../tensor/device.js';
 import { scope } from '../tensor/scope.js';
-import type { DType } from '../base/dtype.js';
-import type { CacheType } from '../nn/kv-cache.js';
-import { progressBar } from './progress.js';
-import { builtinModel, type GenerateStats, LanguageModel } from '../engine/language-model.js';
+import { numberOf, openModel, parameterSize } from './open-model.js';
 import { EXPERTS_HELP, expertsOf, worldOf } from './world.js';
 
 const HELP = `wick generate [options] "prompt"
@@ -29,14 +25,6 @@ ${EXPERTS_HELP}
 Text goes to stdout, everything else to stderr. Started several times by a launcher (mpirun -np 2 npx wick generate
 ...), the processes share one model among their devices, and rank 0 writes.`;
 
-function number(name: string, text: string | undefined): number | undefined {
-  if (text === undefined) return undefined;
-  const n = Number(text);
-  if (text.trim() === '' || !Number.isFinite(n))
-    throw new ArgumentError(`generate: --${name} ${JSON.stringify(text)} is not a number`);
-  return n;
-}
-
 const option = { type: 'string' } as const;
 const OPTIONS = {
   ...{ model: option, device: option, dtype: option, experts: option, seed: option, temperature: option },
@@ -49,7 +37,8 @@ type Values = Partial<Record<keyof typeof OPTIONS, string | boolean>>;
 
 /** How tokens are drawn, as the options say it; what they leave open is undefined. */
 function samplingOf(v: Values) {
-  const of = (name: keyof typeof OPTIONS): number | undefined => number(name, v[name] as string | undefined);
+  const of = (name: keyof typeof OPTIONS): number | undefined =>
+    numberOf('generate', name, v[name] as string | undefined);
   return {
     temperature: of('temperature'),
     topK: of('top-k'),
@@ -67,9 +56,6 @@ export async function run(argv: readonly string[]): Promise<number> {
     console.log(HELP);
     return 0;
   }
-  const dir = v.model ?? builtinModel;
-  if (v.model === undefined && !existsSync(dir))
-    throw new ArgumentError('generate: the built-in model is not part of this installation; give --model DIR');
   const prompt = positionals.join(' ');
   const sampling = samplingOf(v);
   const experts = expertsOf('generate', v.experts);
@@ -78,20 +64,8 @@ export async function run(argv: readonly string[]): Promise<number> {
   // All ranks draw the same tokens.
   const seed = sampling.seed ?? (world ? sharedClock(world) : Date.now());
   const given = Object.fromEntries(Object.entries({ ...sampling, seed }).filter(([, value]) => value !== undefined));
-  const device = world?.device ?? (v.device ? Device.get(v.device) : Device.best());
-  const begin = performance.now();
-  const bar = process.stderr.isTTY && first ? progressBar() : undefined;
-  const model = await LanguageModel.load(dir, {
-    device,
-    ...(v.dtype && { dtype: v.dtype as DType }),
-    ...(world && { shard: world }),
-    ...(experts && { experts }),
-    ...(v['cache-type'] && { cacheType: v['cache-type'] as CacheType }),
-    onDownload: ({ file, done, total }) => bar?.show(done, total, `fetching ${file}`),
-    onProgress: (done, total) => bar?.show(done, total, `loading to ${device.name}`),
-  });
-  bar?.end();
-  const loaded = (performance.now() - begin) / 1000;
+  const { device, model, seconds } = await openModel('generate', v, { world, experts });
+  const loaded = seconds();
   const abort = new AbortController();
   const stop = (): void => abort.abort();
   // A rank that stopped alone would leave the others waiting: there a signal ends the process, and the others with it.
@@ -141,9 +115,8 @@ function report(
 ): string {
   const rate = (n: number, seconds: number): string =>
     seconds > 0 ? (n / seconds).toFixed(n / seconds < 100 ? 1 : 0) : '-';
-  const size = parameters >= 1e9 ? `${(parameters / 1e9).toFixed(1)}B` : `${(parameters / 1e6).toFixed(1)}M`;
   return (
-    `${size} parameters${world ? ` of ${world}` : ''} in ${dtype} on ${device.name} (${device.description}); loaded in ${loaded.toFixed(2)} s; ` +
+    `${parameterSize(parameters)} parameters${world ? ` of ${world}` : ''} in ${dtype} on ${device.name} (${device.description}); loaded in ${loaded.toFixed(2)} s; ` +
     `prompt ${s.promptTokens} tokens at ${rate(s.promptTokens, s.prefillSeconds)} tokens/s; ${s.tokens} tokens at ` +
     `${rate(Math.max(0, s.tokens - 1), s.decodeSeconds)} tokens/s`
   );

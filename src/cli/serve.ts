@@ -9,15 +9,8 @@ import { EmbeddingModel } from '../models/index.js';
 import { jsonLog, type Log, serve, type ServedModels, silentLog } from '../server/index.js';
 import { TOOL_FORMATS } from '../server/tools/formats.js';
 import type { ThreadedEngine } from '../engine/threaded-engine.js';
-import {
-  ENGINE_HELP,
-  ENGINE_OPTIONS,
-  type EngineValues,
-  numberOf,
-  openEngine,
-  parameterSize,
-  wholeOf,
-} from './open-engine.js';
+import { ENGINE_HELP, ENGINE_OPTIONS, type EngineValues, openEngine } from './open-engine.js';
+import { numberOf, parameterSize, wholeOf } from './open-model.js';
 import type { ServedFacts } from './serve-thread.js';
 import { startEngine } from './served-engine.js';
 import { EXPERTS_HELP, expertsOf, place, worldOf } from './world.js';

@@ -2,7 +2,8 @@
 import { modelPath } from '../hub/index.js';
 import { ThreadedEngine } from '../engine/threaded-engine.js';
 import { loadTokenizer } from '../tokenizers/index.js';
-import { modelOf, shortName, terminalBar } from './open-engine.js';
+import { shortName } from './open-engine.js';
+import { modelOf, terminalBar } from './open-model.js';
 import type { ServedEngine, ServedFacts } from './serve-thread.js';
 
 /** Starts the thread. Its model comes from a path that this one has found, and takes the tokenizer from, too. */

@@ -1,37 +1,20 @@
 // Shapes and places: what NumPy and PyTorch have for taking tensors apart and putting them together, made of other rows.
-import { DTYPES, type DType, INDEX_DTYPES } from '../base/dtype.js';
+import { DTYPES, INDEX_DTYPES } from '../base/dtype.js';
 import { ArgumentError, DTypeError, ShapeError } from '../base/errors.js';
 import { broadcastShapes, formatShape, normalizeDim, type Shape } from '../base/shape.js';
 import type { Tensor } from '../tensor/tensor.js';
-import { composite, requireDType, requireOptions, requireWhole } from './kernel-row.js';
-import {
-  type CompositeErrorSample,
-  type CompositeRow,
-  type CompositeSample,
-  type InputSpec,
-  rows,
-  ulps,
-} from './op.js';
+import { alike, composite, requireDType, requireOptions, requireWhole } from './kernel-row.js';
+import { type CompositeSample, type InputSpec, rows, ulps } from './op.js';
 
 const s = (...shape: number[]): InputSpec => ({ shape });
 const ids = (shape: Shape, most: number): InputSpec => ({ shape, dtype: 'i64', ints: [0, most] });
 const on = (shape: Shape, ...args: unknown[]): CompositeSample => ({ inputs: [{ shape }], args });
 
 /** What these rows have in common. */
-const row = (
-  formula: string,
-  samples: readonly CompositeSample[],
-  more: { errors?: readonly CompositeErrorSample[] } & Partial<
-    Pick<CompositeRow, 'dtypes' | 'ulp' | 'domain' | 'noGrad' | 'without' | 'differs'>
-  > = {},
-) => ({
-  formula,
-  dtypes: DTYPES as readonly DType[],
-  ulp: 0 as CompositeRow['ulp'],
+const row = alike({
+  dtypes: DTYPES,
+  ulp: 0,
   candle: { none: 'made of other ops' },
-  ...more,
-  samples: (): readonly CompositeSample[] => samples,
-  errors: (): readonly CompositeErrorSample[] => more.errors ?? [],
 });
 
 const listOf = <T>(v: T | readonly T[]): readonly T[] => (Array.isArray(v) ? (v as readonly T[]) : [v as T]);

@@ -1,18 +1,11 @@
 // Pictures and volumes resampled: interpolation to a size, and reading at places that a grid gives.
-import { type DType, REALS } from '../base/dtype.js';
+import { REALS } from '../base/dtype.js';
 import { ArgumentError, ShapeError } from '../base/errors.js';
 import { formatShape } from '../base/shape.js';
 import type { Tensor } from '../tensor/tensor.js';
 import { wide } from './composites.js';
-import { composite, requireDType, requireOptions, requireWhole } from './kernel-row.js';
-import {
-  type CompositeErrorSample,
-  type CompositeRow,
-  type CompositeSample,
-  type InputSpec,
-  rows,
-  ulps,
-} from './op.js';
+import { alike, composite, requireDType, requireOptions, requireWhole } from './kernel-row.js';
+import { type CompositeSample, type InputSpec, rows, ulps } from './op.js';
 import { type Sizes, sizesOf } from './window.js';
 
 const MODES = ['nearest', 'nearest-exact', 'linear', 'bilinear', 'trilinear', 'bicubic', 'area'] as const;
@@ -39,22 +32,13 @@ export interface GridSampleOptions {
 }
 
 const s = (...shape: number[]): InputSpec => ({ shape });
-const row = (
-  formula: string,
-  samples: readonly CompositeSample[],
-  more: { errors?: readonly CompositeErrorSample[] } & Partial<
-    Pick<CompositeRow, 'dtypes' | 'ulp' | 'domain' | 'noGrad' | 'without' | 'differs'>
-  > = {},
-) => ({
-  formula,
-  dtypes: REALS as readonly DType[],
+/** What these rows have in common. */
+const row = alike({
+  dtypes: REALS,
   without: 'it takes floats of 16 bits and more; cast first',
-  ulp: ulps(16) as CompositeRow['ulp'],
-  domain: [0.25, 4] as const,
+  ulp: ulps(16),
+  domain: [0.25, 4],
   candle: { none: 'Candle has none of it' },
-  ...more,
-  samples: (): readonly CompositeSample[] => samples,
-  errors: (): readonly CompositeErrorSample[] => more.errors ?? [],
 });
 
 const clampTo = (i: number, n: number): number => Math.min(n - 1, Math.max(0, i));

@@ -3,7 +3,16 @@ import { type DType, isFloat } from '../base/dtype.js';
 import { ArgumentError, DTypeError, ShapeError } from '../base/errors.js';
 import { formatShape, type Shape } from '../base/shape.js';
 import type { Tensor } from '../tensor/tensor.js';
-import type { Call, CompositeRow, KernelRow, Params, RefTensor, Sig } from './op.js';
+import type {
+  Call,
+  CompositeErrorSample,
+  CompositeRow,
+  CompositeSample,
+  KernelRow,
+  Params,
+  RefTensor,
+  Sig,
+} from './op.js';
 
 /** A kernel row with the exact arguments of its method. */
 export type Kernel<A extends readonly unknown[], P extends Params> = Omit<KernelRow<P>, 'name' | 'args'> & {
@@ -23,6 +32,17 @@ export const composite = <A extends readonly unknown[], R>(row: Omit<Composite<A
   family: 'composite',
   ...row,
 });
+
+type CompositeFacts = Omit<CompositeRow, 'name' | 'family' | 'compose'>;
+type OwnFacts = Partial<Pick<CompositeRow, 'dtypes' | 'ulp' | 'domain' | 'noGrad' | 'without' | 'differs'>>;
+/** Composites that have most in common: what a row says of itself goes before what is said here of all. */
+export const alike =
+  (common: Omit<CompositeFacts, 'formula' | 'samples' | 'errors'>) =>
+  (
+    formula: string,
+    samples: readonly CompositeSample[],
+    { errors = [], ...own }: OwnFacts & { readonly errors?: readonly CompositeErrorSample[] } = {},
+  ): CompositeFacts => ({ ...common, formula, ...own, samples: () => samples, errors: () => errors });
 
 /** A contiguous shape seen as left x n x right around one dimension. */
 export interface Lanes {

@@ -1,10 +1,12 @@
 // Linear algebra made of factorizations, solutions and products: triangles, norms, conditions, products of many.
-import { type DType, REALS } from '../base/dtype.js';
+import { REALS } from '../base/dtype.js';
 import { ArgumentError, ShapeError } from '../base/errors.js';
 import { formatShape, normalizeDim } from '../base/shape.js';
 import type { Tensor } from '../tensor/tensor.js';
-import { composite, requireFlag, requireOptions } from './kernel-row.js';
-import { type CompositeErrorSample, type CompositeRow, type CompositeSample, type InputSpec, rows } from './op.js';
+import { alike, composite, requireFlag, requireOptions } from './kernel-row.js';
+import { PLAIN, SPD, TALL } from './linalg.js';
+import { HOST, requireMatrix, requireSquare, T } from './linalg-factors.js';
+import { type CompositeErrorSample, type CompositeSample, type InputSpec, rows } from './op.js';
 
 /** What solveTriangular takes. */
 export interface TriangularOptions {
@@ -24,15 +26,7 @@ export interface CholeskySolveOptions {
 export type MatrixNorm = 'fro' | 'nuc' | number;
 
 const NORMS: readonly MatrixNorm[] = ['fro', 'nuc', 1, -1, 2, -2, Infinity, -Infinity];
-const T = (x: Tensor): Tensor => x.transpose(-2, -1);
 
-function requireMatrix(op: string, x: Tensor): void {
-  if (x.rank < 2) throw new ShapeError(`${op}: takes matrices, not ${formatShape(x.shape)}`);
-}
-function requireSquare(op: string, x: Tensor): void {
-  if (x.rank < 2 || x.shape[x.rank - 1] !== x.shape[x.rank - 2])
-    throw new ShapeError(`${op}: takes square matrices, not ${formatShape(x.shape)}`);
-}
 function requireNorm(op: string, ord: MatrixNorm): void {
   if (!NORMS.includes(ord)) throw new ArgumentError(`${op}: ${String(ord)} is no norm; known are ${NORMS.join(', ')}`);
 }
@@ -68,25 +62,19 @@ function inBestOrder(op: string, parts: readonly Tensor[]): Tensor {
 }
 
 const s = (...shape: number[]): InputSpec => ({ shape });
-const SPD: InputSpec = { shape: [3, 3], values: [4, 1, 0, 1, 5, 2, 0, 2, 6] };
-const PLAIN: InputSpec = { shape: [3, 3], values: [2, 1, 3, 0, 4, 1, 5, 2, 1] };
-const TALL: InputSpec = { shape: [4, 3], values: [2, 1, 3, 0, 4, 1, 5, 2, 1, 1, 7, 0] };
-const HOST = 'computed on the host in double precision, whatever the device';
-const row = (
-  formula: string,
-  samples: readonly CompositeSample[],
-  errors: readonly CompositeErrorSample[] = [],
-): Omit<CompositeRow, 'name' | 'family' | 'compose'> => ({
-  formula,
-  dtypes: REALS as readonly DType[],
+const common = alike({
+  dtypes: REALS,
   without: 'it takes floats of 16 bits and more; cast first',
   ulp: { f32: 16, f64: 256, f16: 8, bf16: 8 },
   loose: 'engines factor in orders of their own, and what rounding makes of that depends on the matrix',
   domain: [0.5, 2],
   candle: { none: 'Candle has none of it' },
-  samples: (): readonly CompositeSample[] => samples,
-  errors: (): readonly CompositeErrorSample[] => errors,
 });
+const row = (
+  formula: string,
+  samples: readonly CompositeSample[],
+  errors: readonly CompositeErrorSample[] = [],
+): ReturnType<typeof common> => common(formula, samples, { errors });
 
 export const matrixOps = rows({
   solveTriangular: composite({

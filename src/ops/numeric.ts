@@ -1,20 +1,13 @@
 // Arithmetic with a rule of its own (NaN, tolerances, stable logarithms) and running combinations along a dimension,
 // made of other rows.
-import { DTYPES, type DType, FLOATS, isFloat, NUMBERS, REALS, sumDType } from '../base/dtype.js';
+import { DTYPES, FLOATS, isFloat, NUMBERS, REALS, sumDType } from '../base/dtype.js';
 import { ArgumentError } from '../base/errors.js';
 import { normalizeDim, normalizeDims, type Shape } from '../base/shape.js';
 import type { Tensor } from '../tensor/tensor.js';
 import { wide } from './composites.js';
 import type { Operand } from './elementwise.js';
-import { composite, requireDType, requireOptions } from './kernel-row.js';
-import {
-  type CompositeErrorSample,
-  type CompositeRow,
-  type CompositeSample,
-  type InputSpec,
-  rows,
-  ulps,
-} from './op.js';
+import { alike, composite, requireDType, requireOptions } from './kernel-row.js';
+import { type CompositeSample, type InputSpec, rows, ulps } from './op.js';
 import type { Dims } from './reduce.js';
 
 export interface NanToNumOptions {
@@ -36,20 +29,11 @@ export interface CloseOptions {
 
 const s = (...shape: number[]): InputSpec => ({ shape });
 const on = (shape: Shape, ...args: unknown[]): CompositeSample => ({ inputs: [{ shape }], args });
-const row = (
-  formula: string,
-  samples: readonly CompositeSample[],
-  more: { errors?: readonly CompositeErrorSample[] } & Partial<
-    Pick<CompositeRow, 'dtypes' | 'ulp' | 'domain' | 'noGrad' | 'without' | 'differs'>
-  > = {},
-) => ({
-  formula,
-  dtypes: REALS as readonly DType[],
-  ulp: ulps(4) as CompositeRow['ulp'],
+/** What these rows have in common. */
+const row = alike({
+  dtypes: REALS,
+  ulp: ulps(4),
   candle: { none: 'made of other ops' },
-  ...more,
-  samples: (): readonly CompositeSample[] => samples,
-  errors: (): readonly CompositeErrorSample[] => more.errors ?? [],
 });
 
 const LARGEST: Readonly<Record<string, number>> = {

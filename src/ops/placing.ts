@@ -1,18 +1,11 @@
 // Parts of tensors taken out and put back under the names that PyTorch has for them, made of other rows.
-import { DTYPES, type DType } from '../base/dtype.js';
+import { DTYPES } from '../base/dtype.js';
 import { ArgumentError, ShapeError } from '../base/errors.js';
 import { formatShape, normalizeDim, sameShape, type Shape } from '../base/shape.js';
 import type { Tensor } from '../tensor/tensor.js';
 import { atLeast } from './arrange.js';
-import { composite, requireOptions, requireWhole } from './kernel-row.js';
-import {
-  type CompositeErrorSample,
-  type CompositeRow,
-  type CompositeSample,
-  type InputSpec,
-  rows,
-  ulps,
-} from './op.js';
+import { alike, composite, requireOptions, requireWhole } from './kernel-row.js';
+import { type CompositeSample, type InputSpec, rows, ulps } from './op.js';
 
 /** What put takes. */
 export interface PutOptions {
@@ -28,18 +21,11 @@ export interface CombinationOptions {
 const s = (...shape: number[]): InputSpec => ({ shape });
 const ids = (...values: number[]): InputSpec => ({ shape: [values.length], dtype: 'i64', values });
 const on = (shape: Shape, ...args: unknown[]): CompositeSample => ({ inputs: [{ shape }], args });
-const row = (
-  formula: string,
-  samples: readonly CompositeSample[],
-  more: { errors?: readonly CompositeErrorSample[] } & Partial<Pick<CompositeRow, 'dtypes' | 'ulp'>> = {},
-) => ({
-  formula,
-  dtypes: DTYPES.filter((d) => d !== 'bool') as readonly DType[],
-  ulp: 0 as CompositeRow['ulp'],
+/** What these rows have in common. */
+const row = alike({
+  dtypes: DTYPES.filter((d) => d !== 'bool'),
+  ulp: 0,
   candle: { none: 'made of other ops' },
-  ...more,
-  samples: (): readonly CompositeSample[] => samples,
-  errors: (): readonly CompositeErrorSample[] => more.errors ?? [],
 });
 
 /** Rows of index numbers, each a choice of `count` of n; ascending, or never descending where repeats are allowed. */

@@ -4,8 +4,8 @@ import { type DType, REALS } from '../base/dtype.js';
 import { ArgumentError, ShapeError } from '../base/errors.js';
 import { formatShape, normalizeDim } from '../base/shape.js';
 import type { Tensor } from '../tensor/tensor.js';
-import { composite, requireDType, requireOptions, requireWhole } from './kernel-row.js';
-import { type CompositeErrorSample, type CompositeRow, type CompositeSample, type InputSpec, rows } from './op.js';
+import { alike, composite, requireDType, requireOptions, requireWhole } from './kernel-row.js';
+import { type InputSpec, rows } from './op.js';
 
 const NORMS = ['backward', 'ortho', 'forward'] as const;
 export interface FftOptions {
@@ -150,23 +150,14 @@ function transform(
 }
 
 const s = (...shape: number[]): InputSpec => ({ shape });
-const row = (
-  formula: string,
-  samples: readonly CompositeSample[],
-  more: { errors?: readonly CompositeErrorSample[] } & Partial<
-    Pick<CompositeRow, 'dtypes' | 'ulp' | 'domain' | 'noGrad' | 'without' | 'differs'>
-  > = {},
-) => ({
-  formula,
-  dtypes: REALS as readonly DType[],
+/** What these rows have in common. */
+const row = alike({
+  dtypes: REALS,
   without: 'transforms take floats of 16 bits and more; cast first',
-  ulp: { f32: 4096, f64: 4096, f16: 4, bf16: 4 } as CompositeRow['ulp'],
+  ulp: { f32: 4096, f64: 4096, f16: 4, bf16: 4 },
   loose: 'sums of many terms that cancel to nothing are measured by a single one of them',
-  domain: [0.25, 2] as const,
+  domain: [0.25, 2],
   candle: { none: 'Candle has none of it' },
-  ...more,
-  samples: (): readonly CompositeSample[] => samples,
-  errors: (): readonly CompositeErrorSample[] => more.errors ?? [],
 });
 
 export const spectralOps = rows({

@@ -1,12 +1,12 @@
 // Order and counts: medians, quantiles, histograms, searches, distinct elements, reductions by index; made of sorting
 // and indexing.
-import { DTYPES, type DType, isFloat, NUMBERS, REALS } from '../base/dtype.js';
+import { DTYPES, isFloat, NUMBERS, REALS } from '../base/dtype.js';
 import { ArgumentError, ShapeError } from '../base/errors.js';
 import { formatShape, normalizeDim, sameShape, type Shape } from '../base/shape.js';
 import type { Tensor } from '../tensor/tensor.js';
 import { wide } from './composites.js';
-import { composite, requireDType, requireFlag, requireOptions, requireWhole } from './kernel-row.js';
-import { type CompositeErrorSample, type CompositeRow, type CompositeSample, rows, ulps } from './op.js';
+import { alike, composite, requireDType, requireFlag, requireOptions, requireWhole } from './kernel-row.js';
+import { type CompositeSample, rows, ulps } from './op.js';
 
 const INTERPOLATIONS = ['linear', 'lower', 'higher', 'midpoint', 'nearest'] as const;
 export interface QuantileOptions {
@@ -38,20 +38,11 @@ const different = (shape: Shape, ...args: unknown[]): CompositeSample => ({
   args,
 });
 const few = (shape: Shape, ...args: unknown[]): CompositeSample => ({ inputs: [{ shape, ints: [0, 3] }], args });
-const row = (
-  formula: string,
-  samples: readonly CompositeSample[],
-  more: { errors?: readonly CompositeErrorSample[] } & Partial<
-    Pick<CompositeRow, 'dtypes' | 'ulp' | 'domain' | 'noGrad' | 'without' | 'differs'>
-  > = {},
-) => ({
-  formula,
-  dtypes: DTYPES as readonly DType[],
-  ulp: 0 as CompositeRow['ulp'],
+/** What these rows have in common. */
+const row = alike({
+  dtypes: DTYPES,
+  ulp: 0,
   candle: { none: 'made of other ops' },
-  ...more,
-  samples: (): readonly CompositeSample[] => samples,
-  errors: (): readonly CompositeErrorSample[] => more.errors ?? [],
 });
 
 /** A dimension, or all elements as one, and nothing but non-empty. */

@@ -1,20 +1,13 @@
 // Sliding windows in one to three dimensions, as views: pooling with dilation and partial windows, adaptive maxima,
 // columns of windows and back; and convolutions over volumes as sums of those over pictures.
-import { type DType, REALS } from '../base/dtype.js';
+import { REALS } from '../base/dtype.js';
 import { ArgumentError, ShapeError } from '../base/errors.js';
 import { formatShape } from '../base/shape.js';
 import type { Tensor } from '../tensor/tensor.js';
 import { wide } from './composites.js';
 import type { ConvOptions, ConvTransposeOptions } from './conv.js';
-import { composite, requireDType, requireOptions, requireRank, requireWhole } from './kernel-row.js';
-import {
-  type CompositeErrorSample,
-  type CompositeRow,
-  type CompositeSample,
-  type InputSpec,
-  rows,
-  ulps,
-} from './op.js';
+import { alike, composite, requireDType, requireOptions, requireRank, requireWhole } from './kernel-row.js';
+import { type InputSpec, rows, ulps } from './op.js';
 
 /** A number for every spatial dimension, or one each. */
 export type Sizes = number | readonly number[];
@@ -45,22 +38,13 @@ export interface FoldOptions {
 
 const s = (...shape: number[]): InputSpec => ({ shape });
 const FLOATS_ONLY = 'it takes floats of 16 bits and more; cast first';
-const row = (
-  formula: string,
-  samples: readonly CompositeSample[],
-  more: { errors?: readonly CompositeErrorSample[] } & Partial<
-    Pick<CompositeRow, 'dtypes' | 'ulp' | 'domain' | 'noGrad' | 'without' | 'differs'>
-  > = {},
-) => ({
-  formula,
-  dtypes: REALS as readonly DType[],
+/** What these rows have in common. */
+const row = alike({
+  dtypes: REALS,
   without: FLOATS_ONLY,
-  ulp: ulps(4) as CompositeRow['ulp'],
-  domain: [0.25, 4] as const,
+  ulp: ulps(4),
+  domain: [0.25, 4],
   candle: { none: 'Candle has none of it' },
-  ...more,
-  samples: (): readonly CompositeSample[] => samples,
-  errors: (): readonly CompositeErrorSample[] => more.errors ?? [],
 });
 
 /** Sizes beyond this are mistakes, and loops over them would not end. */

@@ -20,21 +20,21 @@ import {
 } from './plan.js';
 
 export const SCAN = new KernelModule('scan');
-/** Rows, a block a chunk; `offsets` holds what stands before each chunk, or is null. */
+/** What running sums of a chunk read and write; `offsets` holds what stands before each chunk, or is null. */
+const summed = (dtype: (typeof ALL_TYPES)[number]) =>
+  ({
+    src: `const ${CTYPE[dtype]}*`,
+    dst: `TotalOf<${CTYPE[dtype]}>::result*`,
+    offsets: `const TotalOf<${CTYPE[dtype]}>::sum*`,
+  }) as const;
+const direction = typed('u32', 'reverse', 'exclusive');
+/** Rows, a block a chunk. */
 const rows = SCAN.declare({
   each: { dtype: ALL_TYPES },
   symbol: ({ dtype }) => `cumsum_rows_${suffixOf(dtype)}`,
-  body: ({ dtype: d }) => ({
+  body: ({ dtype }) => ({
     threads: 256,
-    params: {
-      src: `const ${CTYPE[d]}*`,
-      dst: `TotalOf<${CTYPE[d]}>::result*`,
-      offsets: `const TotalOf<${CTYPE[d]}>::sum*`,
-      n: 'i64',
-      size: 'i64',
-      reverse: 'u32',
-      exclusive: 'u32',
-    },
+    params: { ...summed(dtype), ...typed('i64', 'n', 'size'), ...direction },
     call: 'cumsum_rows',
     given: 'src, dst, offsets, n, size, reverse != 0, exclusive != 0',
   }),
@@ -62,20 +62,13 @@ const spine = SCAN.declare({
     given: `sums, sums, (const ${SPINES[sum]}*)nullptr, chunks, chunks, false, true`,
   }),
 });
-/** A thread a chunk of a column; `all` chunks, whose beginnings `offsets` holds, or it is null. */
+/** A thread a chunk of a column, of `all` chunks. */
 const columns = SCAN.declare({
   each: { dtype: ALL_TYPES },
   symbol: ({ dtype }) => `cumsum_cols_${suffixOf(dtype)}`,
-  body: ({ dtype: d }) => ({
+  body: ({ dtype }) => ({
     threads: 256,
-    params: {
-      src: `const ${CTYPE[d]}*`,
-      dst: `TotalOf<${CTYPE[d]}>::result*`,
-      offsets: `const TotalOf<${CTYPE[d]}>::sum*`,
-      ...typed('i64', 'all', 'n', 'inner', 'size'),
-      reverse: 'u32',
-      exclusive: 'u32',
-    },
+    params: { ...summed(dtype), ...typed('i64', 'all', 'n', 'inner', 'size'), ...direction },
     call: 'cumsum_cols',
   }),
 });

@@ -1,0 +1,79 @@
+// A language model from the options that commands share, with a bar while it loads.
+import { existsSync } from 'node:fs';
+import type { DType } from '../base/dtype.js';
+import { ArgumentError } from '../base/errors.js';
+import type { Group } from '../distributed/index.js';
+import { builtinModel, LanguageModel } from '../engine/language-model.js';
+import type { ExpertDivision } from '../models/index.js';
+import type { CacheType } from '../nn/kv-cache.js';
+import { Device } from '../tensor/device.js';
+import { type ProgressBar, progressBar } from './progress.js';
+
+export interface ModelValues {
+  readonly model?: string | undefined;
+  readonly device?: string | undefined;
+  readonly dtype?: string | undefined;
+  readonly 'cache-type'?: string | undefined;
+}
+
+/** A number of an option, or an error that names it. */
+export function numberOf(command: string, name: string, text: string | undefined): number | undefined {
+  if (text === undefined) return undefined;
+  const n = Number(text);
+  if (text.trim() === '' || !Number.isFinite(n))
+    throw new ArgumentError(`${command}: --${name} ${JSON.stringify(text)} is not a number`);
+  return n;
+}
+export function wholeOf(command: string, name: string, text: string | undefined): number | undefined {
+  const n = numberOf(command, name, text);
+  if (n !== undefined && (!Number.isSafeInteger(n) || n < 0))
+    throw new ArgumentError(`${command}: --${name} ${text} is not a whole number from 0`);
+  return n;
+}
+
+/** The model that the options name. */
+export function modelOf(command: string, { model }: ModelValues): string {
+  if (model === undefined && !existsSync(builtinModel))
+    throw new ArgumentError(`${command}: the built-in model is not part of this installation; give --model NAME`);
+  return model ?? builtinModel;
+}
+
+/** A bar on the terminal, where there is one; of several ranks the first shows it. */
+export const terminalBar = (world?: Group): ProgressBar | undefined =>
+  process.stderr.isTTY && (world?.first ?? true) ? progressBar() : undefined;
+
+export interface ModelPlace {
+  /** The ranks that share the model. */
+  readonly world?: Group | undefined;
+  /** How they divide mixtures. */
+  readonly experts?: ExpertDivision | undefined;
+  /** Told how far it is; default: a bar on the terminal. */
+  readonly bar?: ProgressBar;
+}
+export interface OpenModel {
+  readonly model: LanguageModel;
+  readonly device: Device;
+  /** Seconds since it was asked for. */
+  readonly seconds: () => number;
+}
+export async function openModel(command: string, v: ModelValues, place: ModelPlace): Promise<OpenModel> {
+  const from = modelOf(command, v);
+  const { world, experts } = place;
+  const device = world?.device ?? (v.device ? Device.get(v.device) : Device.best());
+  const begin = performance.now();
+  const bar = place.bar ?? terminalBar(world);
+  const model = await LanguageModel.load(from, {
+    device,
+    ...(v.dtype && { dtype: v.dtype as DType }),
+    ...(world && { shard: world }),
+    ...(experts && { experts }),
+    ...(v['cache-type'] && { cacheType: v['cache-type'] as CacheType }),
+    onDownload: ({ file, done, total }) => bar?.show(done, total, `fetching ${file}`),
+    onProgress: (done, total) => bar?.show(done, total, `loading to ${device.name}`),
+  });
+  bar?.end();
+  return { model, device, seconds: () => (performance.now() - begin) / 1000 };
+}
+
+export const parameterSize = (n: number): string =>
+  n >= 1e9 ? `${(n / 1e9).toFixed(1)}B` : `${(n / 1e6).toFixed(1)}M`;

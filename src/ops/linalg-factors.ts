@@ -1,0 +1,276 @@
+// The factorizations behind linear algebra, as rows that run on the host in double precision, whatever the device:
+// tensors of a GPU go there and back, and their gradients are products and solutions of the same kind, of any order.
+import type { DType } from '../base/dtype.js';
+import { ShapeError } from '../base/errors.js';
+import { formatShape, sizeOf, type Shape } from '../base/shape.js';
+import type { Tensor } from '../tensor/tensor.js';
+import { numbers } from './kernel-row.js';
+import * as host from './linalg-host.js';
+import { type Call, type GradContext, type Grads, type KernelRow, type RefTensor, type Sig, ulps } from './op.js';
+
+/** Matrices of a batch one by one: their elements, and where results go. */
+function each(
+  inputs: readonly RefTensor[],
+  outputs: readonly RefTensor[],
+  ranks: readonly number[],
+  f: (...matrices: number[][]) => number[][],
+): void {
+  const inner = [...inputs, ...outputs].map((t, i) => sizeOf(t.shape.slice(t.shape.length - ranks[i])));
+  const count = inputs[0].shape.slice(0, inputs[0].shape.length - ranks[0]).reduce((a, b) => a * b, 1);
+  for (let b = 0; b < count; b++) {
+    const given = inputs.map((t, i) => numbers(t).slice(b * inner[i], (b + 1) * inner[i]));
+    f(...given).forEach((values, k) => {
+      const size = inner[inputs.length + k];
+      for (let i = 0; i < size; i++) numbers(outputs[k])[b * size + i] = values[i];
+    });
+  }
+}
+
+type HostDef = Pick<KernelRow, 'infer' | 'reference' | 'grad'>;
+/** A row without GPU kernels: the CPU engine's function of its name runs; the one in the row is the oracle. */
+const hostRow = (name: string, def: HostDef): KernelRow => ({
+  name,
+  family: 'custom',
+  custom: { native: true },
+  mixed: true,
+  formula: `${name}, on the host`,
+  dtypes: ['f32', 'f64'],
+  candle: { none: 'Candle has none of it' },
+  ulp: ulps(16),
+  args: (x: Tensor): Call => ({ inputs: [x], params: {} }),
+  samples: () => [],
+  errors: () => [],
+  ...def,
+});
+export const lead = (s: Shape): Shape => s.slice(0, -2);
+export const tall = (s: Shape): { m: number; n: number } => ({ m: s[s.length - 2], n: s[s.length - 1] });
+export const T = (x: Tensor): Tensor => x.transpose(-2, -1);
+export const eye = (x: Tensor, n: number): Tensor => {
+  const i = x.newArange(n, 'i32');
+  return i.unsqueeze(1).eq(i).cast(x.dtype);
+};
+/** diag(d) times x, and x times diag(d). */
+const rowsBy = (d: Tensor, x: Tensor): Tensor => x.mul(d.unsqueeze(-1));
+const columnsBy = (x: Tensor, d: Tensor): Tensor => x.mul(d.unsqueeze(-2));
+const orZero = (g: Tensor | undefined, like: Tensor): Tensor => g ?? like.zerosLike();
+
+const SOLVE = hostRow('solve', {
+  infer: ([, b]: readonly Sig[]): readonly Sig[] => [b],
+  reference: (inputs, outputs): void => {
+    const n = tall(inputs[0].shape).n;
+    const k = tall(inputs[1].shape).n;
+    each(inputs, outputs, [2, 2, 2], (a, b) => [host.solve('solve', a, b, n, k)]);
+  },
+  grad: ({ x, out, grad, needs }: GradContext): Grads => {
+    const back = solved(T(x), grad);
+    return [needs(0) ? back.matmul(T(out)).neg() : undefined, back];
+  },
+});
+export const solved = (a: Tensor, b: Tensor): Tensor => a.onHost(SOLVE, [a, b])[0];
+
+export const DET = hostRow('det', {
+  infer: ([a]: readonly Sig[]): readonly Sig[] => [{ shape: lead(a.shape), dtype: a.dtype }],
+  reference: (inputs, outputs): void => {
+    const { n } = tall(inputs[0].shape);
+    each(inputs, outputs, [2, 0], (a) => {
+      const { lu, sign } = host.lu(a, n);
+      let product = sign;
+      for (let i = 0; i < n; i++) product *= lu[i * n + i];
+      return [[product]];
+    });
+  },
+  // Of a singular matrix the solution below says that there is none.
+  grad: ({ x, out, grad }: GradContext): Grads => [
+    T(solved(x, eye(x, tall(x.shape).n).broadcastTo(x.shape))).mul(grad.mul(out).unsqueeze(-1).unsqueeze(-1)),
+  ],
+});
+export const SLOGDET = hostRow('slogdet', {
+  infer: ([a]: readonly Sig[]): readonly Sig[] => [0, 1].map(() => ({ shape: lead(a.shape), dtype: a.dtype })),
+  reference: (inputs, outputs): void => {
+    const { n } = tall(inputs[0].shape);
+    each(inputs, outputs, [2, 0, 0], (a) => {
+      const { lu, sign } = host.lu(a, n);
+      let [side, sum] = [sign, 0];
+      for (let i = 0; i < n; i++) {
+        side *= Math.sign(lu[i * n + i]);
+        sum += Math.log(Math.abs(lu[i * n + i]));
+      }
+      return [[side], [sum]];
+    });
+  },
+  grad: ({ x, grads }: GradContext): Grads => {
+    const g = grads[1];
+    if (!g) return [x.zerosLike()];
+    return [T(solved(x, eye(x, tall(x.shape).n).broadcastTo(x.shape))).mul(g.unsqueeze(-1).unsqueeze(-1))];
+  },
+});
+
+export const LU = hostRow('lu', {
+  infer: ([a]: readonly Sig[]): readonly Sig[] => {
+    const { m, n } = tall(a.shape);
+    return [a, ...[Math.min(m, n), m].map((k) => ({ shape: [...lead(a.shape), k], dtype: a.dtype }))];
+  },
+  reference: (inputs, outputs): void => {
+    const { m, n } = tall(inputs[0].shape);
+    each(inputs, outputs, [2, 2, 1, 1], (a) => {
+      const { lu, swaps, order } = host.lu(a, m, n);
+      return [Array.from(lu), swaps.map((i) => i + 1), order];
+    });
+  },
+  // With the square corners L1 and U1 of L = [L1; L2] and U = [U1 U2]: the rows of A in their new order have the
+  // gradient L1^-T (the triangles of L^T gL and gU U^T, less what L2 and U2 owe to the corners) U1^-T in the corner.
+  grad: ({ x: a, outputs: [lu, , order], grad: g }: GradContext): Grads => {
+    const { m, n } = tall(a.shape);
+    const k = Math.min(m, n);
+    const corner = (t: Tensor): Tensor => t.narrow(-2, 0, k).narrow(-1, 0, k);
+    const lower = corner(lu).tril(-1).add(eye(lu, k));
+    const upper = corner(lu).triu();
+    let [below, above] = [T(lower).matmul(corner(g).tril(-1)), corner(g).triu().matmul(T(upper))];
+    if (n > k) below = below.sub(g.narrow(-1, k, n - k).matmul(T(lu.narrow(-1, k, n - k))));
+    if (m > k) above = above.sub(T(lu.narrow(-2, k, m - k)).matmul(g.narrow(-2, k, m - k)));
+    // X U1^-T, and L1^-T X.
+    const right = (t: Tensor): Tensor => T(solved(upper, T(t)));
+    const left = (t: Tensor): Tensor => solved(T(lower), t);
+    let rows = left(right(below.tril(-1).add(above.triu())));
+    if (n > k) rows = rows.cat([left(g.narrow(-1, k, n - k))], rows.rank - 1);
+    if (m > k) rows = rows.cat([right(g.narrow(-2, k, m - k))], rows.rank - 2);
+    return [T(orderMatrix(order.detach())).matmul(rows)];
+  },
+});
+export const ROW_ORDER = hostRow('rowOrder', {
+  infer: ([swaps]: readonly Sig[]): readonly Sig[] => [
+    { shape: [...lead(swaps.shape), tall(swaps.shape).n], dtype: swaps.dtype },
+  ],
+  reference: (inputs, outputs): void => each(inputs, outputs, [2, 1], (swaps) => [host.rowOrder('luSolve', swaps)]),
+  grad: (): Grads => [undefined],
+});
+/** The matrix that puts rows in an order, of which row i is the one of `order[i]`. */
+export const orderMatrix = (order: Tensor): Tensor => {
+  const m = order.shape[order.rank - 1];
+  return order.unsqueeze(-1).eq(order.newArange(m, order.dtype)).cast(order.dtype);
+};
+
+export const CHOLESKY = hostRow('cholesky', {
+  infer: ([a]: readonly Sig[]): readonly Sig[] => [a],
+  reference: (inputs, outputs): void => {
+    const { n } = tall(inputs[0].shape);
+    each(inputs, outputs, [2, 2], (a) => [host.cholesky(a, n)]);
+  },
+  grad: ({ out: l, grad }: GradContext): Grads => {
+    const inner = T(l).matmul(grad).tril();
+    const half = inner.sub(inner.diagonal().affine(0.5, 0).diagEmbed());
+    // L^-T S L^-1, of which the symmetric part counts.
+    const s = T(solved(T(l), T(solved(T(l), half))));
+    return [s.add(T(s)).affine(0.5, 0)];
+  },
+});
+
+export const QR = hostRow('qr', {
+  infer: ([a]: readonly Sig[]): readonly Sig[] => {
+    const { n } = tall(a.shape);
+    return [a, { shape: [...lead(a.shape), n, n], dtype: a.dtype }];
+  },
+  reference: (inputs, outputs): void => {
+    const { m, n } = tall(inputs[0].shape);
+    each(inputs, outputs, [2, 2, 2], (a) => {
+      const { q, r } = host.qr(a, m, n);
+      return [q, r];
+    });
+  },
+  grad: ({ outputs: [q, r], grads }: GradContext): Grads => {
+    const [gq, gr] = [orZero(grads[0], q), orZero(grads[1], r)];
+    const inner = r.matmul(T(gr)).sub(T(gq).matmul(q));
+    const low = inner.tril(-1);
+    const mirrored = inner.tril().add(T(low));
+    return [T(solved(r, T(gq.add(q.matmul(mirrored)))))];
+  },
+});
+
+/** 1 / (b_j - b_i), 0 on the diagonal. */
+function gaps(b: Tensor): Tensor {
+  const n = b.shape[b.rank - 1];
+  const on = eye(b, n).ne(0);
+  const gap = b.unsqueeze(-2).sub(b.unsqueeze(-1));
+  return on.where(0, on.where(1, gap).recip());
+}
+
+export const EIGH = hostRow('eigh', {
+  infer: ([a]: readonly Sig[]): readonly Sig[] => [{ shape: a.shape.slice(0, -1), dtype: a.dtype }, a],
+  reference: (inputs, outputs): void => {
+    const { n } = tall(inputs[0].shape);
+    each(inputs, outputs, [2, 1, 2], (a) => {
+      const { values, vectors } = host.eigh(a, n);
+      return [values, vectors];
+    });
+  },
+  grad: ({ outputs: [w, v], grads }: GradContext): Grads => {
+    let inner = orZero(grads[0], w).diagEmbed();
+    if (grads[1]) inner = inner.add(T(v).matmul(grads[1]).mul(gaps(w)));
+    const g = v.matmul(inner).matmul(T(v));
+    return [g.add(T(g)).affine(0.5, 0)];
+  },
+});
+
+export const SVD = hostRow('svd', {
+  infer: ([a]: readonly Sig[]): readonly Sig[] => {
+    const { n } = tall(a.shape);
+    return [a, { shape: [...lead(a.shape), n], dtype: a.dtype }, { shape: [...lead(a.shape), n, n], dtype: a.dtype }];
+  },
+  reference: (inputs, outputs): void => {
+    const { m, n } = tall(inputs[0].shape);
+    each(inputs, outputs, [2, 2, 1, 2], (a) => {
+      const { u, s, v } = host.svd(a, m, n);
+      return [u, s, v];
+    });
+  },
+  grad: ({ outputs: [u, s, v], grads: [gu, gs, gv] }: GradContext): Grads => {
+    const skew = (x: Tensor): Tensor => x.sub(T(x));
+    let inner = orZero(gs, s).diagEmbed();
+    if (gu) inner = inner.add(columnsBy(skew(T(u).matmul(gu)).mul(gaps(s.sqr())), s));
+    if (gv) inner = inner.add(rowsBy(s, skew(T(v).matmul(gv)).mul(gaps(s.sqr()))));
+    let g = u.matmul(inner).matmul(T(v));
+    if (gu) {
+      const rest = columnsBy(gu, s.recip());
+      g = g.add(rest.sub(u.matmul(T(u).matmul(rest))).matmul(T(v)));
+    }
+    return [g];
+  },
+});
+
+/** What of a singular value counts as nothing beside the largest: LAPACK's rule. */
+export const lost = (dtype: DType, m: number, n: number): number =>
+  Math.max(m, n) * (dtype === 'f64' ? 2 ** -52 : 2 ** -23);
+
+export const PINV = hostRow('pinv', {
+  infer: ([a]: readonly Sig[]): readonly Sig[] => {
+    const { m, n } = tall(a.shape);
+    return [{ shape: [...lead(a.shape), n, m], dtype: a.dtype }];
+  },
+  reference: (inputs, outputs): void => {
+    const { m, n } = tall(inputs[0].shape);
+    const cut = lost(inputs[0].dtype, m, n);
+    each(inputs, outputs, [2, 2], (a) => [host.pinv(a, m, n, cut)]);
+  },
+  // dP = -P dA P + P P^T dA^T (1 - A P) + (1 - P A) dA^T P^T P.
+  grad: ({ x: a, out: p, grad: g }: GradContext): Grads => {
+    const first = T(p).matmul(g).matmul(T(p)).neg();
+    const left = T(g)
+      .sub(a.matmul(p).matmul(T(g)))
+      .matmul(p)
+      .matmul(T(p));
+    const right = T(p)
+      .matmul(p)
+      .matmul(T(g).sub(T(g).matmul(p).matmul(a)));
+    return [first.add(left).add(right)];
+  },
+});
+
+export function requireSquare(op: string, x: Tensor): void {
+  if (x.rank < 2 || tall(x.shape).m !== tall(x.shape).n)
+    throw new ShapeError(`${op}: takes square matrices, not ${formatShape(x.shape)}`);
+}
+export function requireMatrix(op: string, x: Tensor): void {
+  if (x.rank < 2) throw new ShapeError(`${op}: takes matrices, not ${formatShape(x.shape)}`);
+}
+/** What formulas of ops that are made of these say. */
+export const HOST = 'computed on the host in double precision, whatever the device';
