@@ -1,7 +1,8 @@
 // Attention forward and backward at the sizes people quote: node dist/bench/attention.js --device cuda:0
 //   [--only PATTERN] [--any-order] [--json FILE] [--no-peers]
 // Rates count operations on keys that are seen. PyTorch's scaled_dot_product_attention stands beside it where it has
-// the case (bench/peers/pytorch-attention.py); --any-order lets gradients be added up in any order, as PyTorch's are.
+// the case (bench/peers/pytorch-attention.py); --any-order lets gradients be added up in any order, as PyTorch's are
+// unless it is told otherwise (torch.use_deterministic_algorithms): without --any-order both stand beside ours.
 import { spawnSync } from 'node:child_process';
 import { writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
@@ -178,6 +179,9 @@ interface Result {
   readonly hostUs: number;
   torch?: number;
   ofTorch?: number;
+  /** PyTorch's where its gradients, too, are added up in one order. */
+  torchInOneOrder?: number;
+  ofTorchInOneOrder?: number;
 }
 const results: Result[] = [];
 console.log(`${device.name}: ${device.description}${v['any-order'] ? ', gradients in any order' : ''}`);
@@ -204,15 +208,23 @@ if (onGpu && !v['no-peers']) {
   device.trim();
   const script = join(dirname(fileURLToPath(import.meta.url)), '..', '..', 'bench', 'peers', 'pytorch-attention.py');
   const names = results.map((r) => r.name).join('\n');
-  const ran = spawnSync('python3', [script], { input: names, encoding: 'utf8', maxBuffer: 2 ** 24 });
+  const orders = v['any-order'] ? [] : ['--one-order'];
+  const ran = spawnSync('python3', [script, ...orders], { input: names, encoding: 'utf8', maxBuffer: 2 ** 24 });
   if (ran.stderr) console.error(ran.stderr.trimEnd());
   const torch = ran.status === 0 ? (JSON.parse(ran.stdout) as Record<string, number>) : {};
-  for (const r of results)
-    if (torch[r.name]) Object.assign(r, { torch: torch[r.name], ofTorch: r.value / torch[r.name] });
+  for (const r of results) {
+    const [usual, ordered] = [torch[r.name], torch[`${r.name} in one order`]];
+    if (usual) Object.assign(r, { torch: usual, ofTorch: r.value / usual });
+    if (ordered) Object.assign(r, { torchInOneOrder: ordered, ofTorchInOneOrder: r.value / ordered });
+  }
+  const told = (n: number | undefined, digits: number): string => n?.toFixed(digits) ?? '';
   console.log(
     table(
-      ['attention', 'wick', 'PyTorch', 'wick / PyTorch'],
-      results.map((r) => [r.name, r.value.toFixed(0), r.torch?.toFixed(0) ?? '', r.ofTorch?.toFixed(2) ?? '']),
+      ['attention', 'wick', 'PyTorch', 'wick / PyTorch', 'PyTorch in one order', 'wick / that'],
+      results.map((r) => [
+        ...[r.name, told(r.value, 0), told(r.torch, 0), told(r.ofTorch, 2)],
+        ...[told(r.torchInOneOrder, 0), told(r.ofTorchInOneOrder, 2)],
+      ]),
     ),
   );
 }

@@ -520,6 +520,26 @@ describe('attention of tensors', () => {
       (here.backend as GpuBackend).context.scratch = scratch;
     }
   });
+  test('where the library serves a backward pass, nothing is launched beside it', () => {
+    const { context } = here.backend as GpuBackend;
+    const own = libraries.wayOf;
+    const launches = (way: number, options: object): number => {
+      Object.assign(libraries, { attentionTried: true, attentionFrom: 0, attentionPatience: 0, wayOf: () => way });
+      const [q, k, v, grad] = [1, 2, 3, 4].map((seed) => randn([2, 4, 8, 16], { device: here, dtype: 'bf16', seed }));
+      for (const t of [q, k, v]) t.requireGrad();
+      const out = q.sdpa(k, v, { causal: true, ...options });
+      const asked = context.launched;
+      context.launched = new Set();
+      out.backward({ grad });
+      const { size } = context.launched;
+      context.launched = asked;
+      Object.assign(libraries, { attentionTried: false, wayOf: own });
+      return size;
+    };
+    assert.equal(launches(0, {}), 0);
+    assert.equal(launches(-1, {}), 3, 'delta, the side of queries, that of keys');
+    assert.equal(launches(0, { softcap: 5 }), 3);
+  });
   test('soft caps are for our own kernels', () => {
     assert.equal(once({ tried: true, way: 0 }, { causal: true, softcap: 5 }).runs, 0);
   });

@@ -350,9 +350,18 @@ template <class E> E scalarAt(const Operand& x, int64_t b, int64_t h, int64_t i)
   return wide;
 }
 
+// A row of the result times the same row of its gradient.
+template <class E> E deltaOf(const Rows& out, int64_t entry, int64_t head, int64_t i, const E* grad) {
+  E row[256];
+  load(out, out.at(entry, head, i), row);
+  double sum = 0;
+  for (int64_t d = 0; d < out.dim; d++) sum += (double)row[d] * grad[d];
+  return (E)sum;
+}
+
 // All gradients of one key head: its keys' are added up in floats or doubles of our own.
 template <class E> void backwardHead(const Call& c, const Problem& p, const Sequence& s, int64_t kvHead) {
-  const bool bthd = c.params[LAYOUT] != 0;
+  const bool bthd = c.params[LAYOUT] != 0, isResult = c.in(5).rank == 4;
   const Rows dout(c.in(3), bthd), dq(c.out(0), bthd), dk(c.out(1), bthd), dv(c.out(2), bthd);
   const int64_t dim = p.q.dim, sums = s.nk * dim;
   E* room = static_cast<E*>(
@@ -366,9 +375,13 @@ template <class E> void backwardHead(const Call& c, const Problem& p, const Sequ
   for (int64_t head = kvHead * p.group; head < (kvHead + 1) * p.group; head++) {
     for (int64_t first = 0; first < s.nq; first += QUERIES) {
       const int64_t count = s.nq - first < QUERIES ? s.nq - first : QUERIES;
+      E delta[QUERIES];
       for (int64_t r = 0; r < count; r++) {
-        load(p.q, p.q.at(s.entry, head, s.qRow + first + r), q + r * dim);
-        load(dout, dout.at(s.entry, head, s.qRow + first + r), g + r * dim);
+        const int64_t i = s.qRow + first + r;
+        load(p.q, p.q.at(s.entry, head, i), q + r * dim);
+        load(dout, dout.at(s.entry, head, i), g + r * dim);
+        if (!isResult) delta[r] = scalarAt<E>(c.in(5), s.entry, head, i);
+        else delta[r] = deltaOf(Rows(c.in(5), bthd), s.entry, head, i, g + r * dim);
       }
       memset(acc, 0, count * dim * sizeof(E));
       const int64_t begin = s.begin(p, first), end = s.end(p, first + count - 1);
@@ -387,15 +400,14 @@ template <class E> void backwardHead(const Call& c, const Problem& p, const Sequ
           memset(row + to, 0, (n - to) * sizeof(E));
           memset(grad + to, 0, (n - to) * sizeof(E));
           if (from == to) continue;
-          const E lse = scalarAt<E>(c.in(4), s.entry, head, s.qRow + i),
-                  delta = scalarAt<E>(c.in(5), s.entry, head, s.qRow + i);
+          const E lse = scalarAt<E>(c.in(4), s.entry, head, s.qRow + i);
           if (lse == -INFINITY) {  // the row saw no key
             memset(row, 0, n * sizeof(E));
             memset(grad, 0, n * sizeof(E));
             continue;
           }
           if (!p.plain) bend<E>(p, s, head, i, j0 + from, to - from, row + from, slopes);
-          rows.backward(row + from, grad + from, to - from, p.scale, lse, delta, p.plain ? nullptr : slopes);
+          rows.backward(row + from, grad + from, to - from, p.scale, lse, delta[r], p.plain ? nullptr : slopes);
         }
         product(n, dim, count, scores, 1, KEYS, g, dim, 1, valueSums + j0 * dim, dim, true);
         product(n, dim, count, grads, 1, KEYS, q, dim, 1, keySums + j0 * dim, dim, true);
@@ -426,14 +438,11 @@ template <class E> Status delta(const Call& c) {
   const Rows x(c.in(0), bthd), y(c.in(1), bthd);
   E* out = c.out().as<E>();
   parallel(x.batch * x.heads * x.rows, 8192 / (x.dim + 1) + 1, [&](int64_t begin, int64_t end) {
-    E a[256], b[256];
+    E grad[256];
     for (int64_t n = begin; n < end; n++) {
       const int64_t i = n % x.rows, h = n / x.rows % x.heads, e = n / x.rows / x.heads;
-      load(x, x.at(e, h, i), a);
-      load(y, y.at(e, h, i), b);
-      double sum = 0;
-      for (int64_t d = 0; d < x.dim; d++) sum += (double)a[d] * b[d];
-      out[n] = (E)sum;
+      load(y, y.at(e, h, i), grad);
+      out[n] = deltaOf(x, e, h, i, grad);
     }
   });
   return OK;

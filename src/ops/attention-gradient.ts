@@ -3,7 +3,7 @@
 import { isFloat } from '../base/dtype.js';
 import { GradError } from '../base/errors.js';
 import type { Tensor } from '../tensor/tensor.js';
-import { type Extra, extrasOf, type SdpaParams, sizesOf, wideOf } from './attention-reference.js';
+import { type Extra, extrasOf, isResult, type SdpaParams, sizesOf, wideOf } from './attention-reference.js';
 import type { GradContext, Grads } from './op.js';
 
 const turned = (t: Tensor, p: SdpaParams): Tensor => (p.layout === 'bhtd' ? t : t.permute([0, 2, 1, 3]));
@@ -123,12 +123,11 @@ export function gradForward(ctx: GradContext<SdpaParams>): Grads {
   if (extra.lengths || extra.pages)
     throw new GradError('sdpa: caches with lengths or pages are for inference; there is no gradient through them');
   const dout = grads[0] ?? out.zerosLike();
-  const flow = out.sdpaDelta(dout, p.layout);
-  const delta = grads[1] ? flow.sub(grads[1]) : flow; // d lse / d logit is the weight, as in delta with the other sign
-  // Libraries that serve the plain case make delta of out by themselves.
+  // Where scores are plain, delta is left to whoever serves: libraries make it of the result by themselves.
   const plain = p.extras.length === 0 && p.softcap === 0 && !grads[1];
-  const [given, how] = plain ? [[out], { ...p, extras: ['out' as const] }] : [rest, p];
-  const [dq, dk, dv] = needs(0) || needs(1) || needs(2) ? q.sdpaBackward(k, v, dout, lse, delta, how, given) : [];
+  const flow = plain ? out : out.sdpaDelta(dout, p.layout);
+  const delta = grads[1] ? flow.sub(grads[1]) : flow; // d lse / d logit is the weight, as in delta with the other sign
+  const [dq, dk, dv] = needs(0) || needs(1) || needs(2) ? q.sdpaBackward(k, v, dout, lse, delta, p, rest) : [];
   const c = p.extras.some((name, i) => (name === 'mask' || name === 'slopes') && needs(3 + i))
     ? composed(inputs, lse, extra, p)
     : undefined;
@@ -153,7 +152,8 @@ export function gradForward(ctx: GradContext<SdpaParams>): Grads {
 
 /** Of dq = H k, dk = H' q, dv = P' g with H = P (g v' - delta) f'(z), for upstream a, b, c. */
 export function gradBackward({ inputs, grads, params: p }: GradContext<SdpaParams>): Grads {
-  const [q0, k0, v0, g0, lse, delta, ...rest] = inputs;
+  const [q0, k0, v0, g0, lse, given, ...rest] = inputs;
+  const delta = isResult(given) ? given.sdpaDelta(g0, p.layout) : given;
   const extra = extrasOf(rest, p.extras);
   const { q, k, v, weights: w, slope, bend, distance } = composed([q0, k0, v0], lse, extra, p);
   const heads = q.shape[1];
@@ -170,13 +170,15 @@ export function gradBackward({ inputs, grads, params: p }: GradContext<SdpaParam
   const dz = bend ? scaled(dlogit, slope).add(dh.mul(flow).mul(bend)) : scaled(dlogit, slope);
   const back = (t: Tensor, like: Tensor): Tensor =>
     turned(gathered(t, sizesOf(like.shape, p.layout).heads), p).cast(like.dtype);
+  const ddelta = dinner.sum([3], true).neg();
+  const dg = w.matmul(c).add(dinner.matmul(v));
   return [
     back(dz.matmul(k).add(h.matmul(b)), q0),
     back(dz.t().matmul(q).add(h.t().matmul(a)), k0),
     back(dinner.t().matmul(g), v0),
-    back(w.matmul(c).add(dinner.matmul(v)), g0),
+    back(isResult(given) ? dg.add(of(given, given).mul(ddelta)) : dg, g0),
     dlogit.sum([3], false).neg(),
-    dinner.sum([3], false).neg(),
+    isResult(given) ? back(g.mul(ddelta), given) : ddelta.squeeze(3),
     ...p.extras.map((name) =>
       name === 'mask' && extra.mask && isFloat(extra.mask.dtype)
         ? dlogit.cast(q0.dtype)

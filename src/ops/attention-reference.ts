@@ -7,11 +7,8 @@ import { ggmlType } from '../base/blocks/types.js';
 import { numbers } from './kernel-row.js';
 import type { RefTensor, Sig } from './op.js';
 
-/**
- * Optional inputs in the order they follow the others. `out` is for the backward pass alone: the forward pass's result,
- * where delta is what it gives with dout and nothing else, for libraries that make delta themselves.
- */
-export const EXTRAS = ['mask', 'slopes', 'sinks', 'qStarts', 'kStarts', 'lengths', 'pages', 'out'] as const;
+/** Optional inputs in the order they follow the others. */
+export const EXTRAS = ['mask', 'slopes', 'sinks', 'qStarts', 'kStarts', 'lengths', 'pages'] as const;
 export type Extra = (typeof EXTRAS)[number];
 
 export interface SdpaParams extends Record<string, unknown> {
@@ -215,17 +212,24 @@ export function referenceForward(given: readonly RefTensor[], [out, lse]: readon
   });
 }
 
-/** Inputs q, k, v, dout, lse, delta, extras; outputs dq, dk, dv. */
+/**
+ * Whether the sixth input of the backward pass is the forward pass's result in the place of delta, which is then what it
+ * gives with dout and nothing else: libraries make that themselves.
+ */
+export const isResult = (given: { readonly shape: Shape }): boolean => given.shape.length === 4;
+
+/** Inputs q, k, v, dout, lse, delta or the forward pass's result, extras; outputs dq, dk, dv. */
 export function referenceBackward(inputs: readonly RefTensor[], outputs: readonly RefTensor[], p: SdpaParams): void {
-  const [q, k, v, dout, lse, delta] = inputs.slice(0, 6).map(numbers);
+  const [q, k, v, dout, lse, given] = inputs.slice(0, 6).map(numbers);
   const [dq, dk, dv] = outputs.map((o) => (o.data.fill(0), o.data as number[]));
   const dim = inputs[0].shape[3];
   eachQuery([...inputs.slice(0, 3), ...inputs.slice(6)], p, (at) => {
+    const delta = isResult(inputs[5]) ? product(given, at.q, dout, at.q, dim) : given[at.lse];
     for (const s of at.seen) {
       const z = product(q, at.q, k, s.k, dim);
       const weight = Math.exp(s.logit(z) - lse[at.lse]);
       const slope = p.softcap === 0 ? p.scale : p.scale * (1 - Math.tanh((z * p.scale) / p.softcap) ** 2);
-      const g = weight * (product(dout, at.q, v, s.k, dim) - delta[at.lse]) * slope;
+      const g = weight * (product(dout, at.q, v, s.k, dim) - delta) * slope;
       for (let d = 0; d < dim; d++) {
         dv[s.k + d] += weight * dout[at.q + d];
         dq[at.q + d] += g * k[s.k + d];

@@ -64,11 +64,13 @@ export const keptSamples = (): readonly Sample<SdpaParams>[] =>
       },
     ];
   });
+/** Each with delta, and where scores are plain with a result in its place. */
 export const backwardSamples = (): readonly Sample<SdpaParams>[] =>
   samples()
     .filter(({ params }) => !params.extras.includes('lengths'))
-    .map(({ inputs: [q, k, v, ...rest], params }) => {
+    .flatMap(({ inputs: [q, k, v, ...rest], params }) => {
       const { batch, heads, rows: n } = sizesOf(q.shape, params.layout);
       const wide: InputSpec = { shape: [batch, heads, n], domain: [0.5, 1.5] };
-      return { inputs: [q, k, v, q, wide, wide, ...rest], params };
+      const given = rest.length === 0 && params.softcap === 0 ? [wide, q] : [wide];
+      return given.map((x) => ({ inputs: [q, k, v, q, wide, x, ...rest], params }));
     });

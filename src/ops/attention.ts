@@ -10,6 +10,7 @@ import {
   type Extra,
   extent,
   extrasOf,
+  isResult,
   referenceBackward,
   referenceDelta,
   referenceForward,
@@ -79,7 +80,6 @@ function infer(
   want('qStarts', [batch + 1], ['i32']);
   want('kStarts', [batch + 1], ['i32']);
   want('lengths', [batch], ['i32']);
-  want('out', shapeOf(qs, p.layout), [q.dtype]);
   if (extra.pages) want('pages', [batch, extra.pages.shape[1] ?? 0], ['i32']);
   const lse: Sig = { shape: [qs.batch, qs.heads, qs.rows], dtype: wideOf(q.dtype) };
   return { out: { shape: shapeOf(qs, p.layout), dtype: q.dtype }, lse, k };
@@ -98,7 +98,6 @@ export const attention = rows({
     ulp: ulps(64, 4),
     candle: { none: 'Candle has attention for Metal, for the CPU and in a separate crate for CUDA' },
     infer: (inputs: readonly Sig[], p: SdpaParams): readonly Sig[] => {
-      if (p.extras.includes('out')) throw new ArgumentError('sdpa: out is what the forward pass makes');
       const { out, lse } = infer('sdpa', inputs, p, inputs.slice(3));
       return [out, lse];
     },
@@ -149,7 +148,9 @@ export const attention = rows({
     mixed: true,
     kernel: { pass: 'backward' },
     serves: 'sdpa',
-    formula: "dq = H k, dk = H' q, dv = P' dout with P = exp(logit - lse) and H = P (dout v' - delta) f'",
+    formula:
+      "dq = H k, dk = H' q, dv = P' dout with P = exp(logit - lse) and H = P (dout v' - delta) f'; " +
+      'delta is given or made of the result',
     dtypes: REALS,
     without: WITHOUT,
     domain: [-1, 1],
@@ -160,7 +161,7 @@ export const attention = rows({
       for (const [i, want] of [
         [3, out],
         [4, lse],
-        [5, lse],
+        [5, isResult(inputs[5]) ? out : lse],
       ] as const) {
         if (!sameShape(inputs[i].shape, want.shape))
           throw new ShapeError(

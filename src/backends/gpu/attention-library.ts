@@ -17,7 +17,7 @@ export function libraryAttention(
   c: AttentionCall,
   { softcap, extras, trained }: SdpaParams,
 ): Omit<AttentionRun, 'otherwise'> | undefined {
-  if (softcap !== 0 || extras.some((name) => name !== 'out')) return undefined;
+  if (softcap !== 0 || extras.length > 0) return undefined;
   const at: Record<string, View> = {};
   for (const name of [...READ[kind], ...WRITTEN[kind]]) {
     const v = c[name];

@@ -1,7 +1,15 @@
 // Attention on a GPU: operands and options become the struct its kernels take (attention-kernels.ts).
 import type { DType } from '../../base/dtype.js';
 import { Layout } from '../../base/layout.js';
-import { type Extra, extent, extrasOf, headDim, type SdpaParams, sizesOf } from '../../ops/attention-reference.js';
+import {
+  type Extra,
+  extent,
+  extrasOf,
+  headDim,
+  isResult,
+  type SdpaParams,
+  sizesOf,
+} from '../../ops/attention-reference.js';
 import { indexing } from '../../ops/indexing.js';
 import type { RowOf } from '../../ops/op.js';
 import type { View } from '../backend.js';
@@ -53,7 +61,7 @@ function common(p: Planner, [q, k]: readonly View[], extra: Extras, o: SdpaParam
   const [qs, ks] = [sizesOf(q.layout.shape, o.layout), sizesOf(k.layout.shape, o.layout)];
   const dense = Object.fromEntries(
     Object.entries(extra)
-      .filter(([name]) => name !== 'mask' && name !== 'out')
+      .filter(([name]) => name !== 'mask')
       .map(([name, v]) => [name, p.dense(v)]),
   );
   const guided = extra.qStarts || extra.lengths || extra.pages;
@@ -136,14 +144,14 @@ function served(
   kind: 'forward' | 'backward',
   c: AttentionCall,
   o: SdpaParams,
-  launches: () => readonly Launch[],
+  own: (p: Planner) => void,
 ): void {
   const library = libraryAttention(p.served, kind, c, o);
-  if (!library) return enqueue(p, launches());
+  if (!library) return own(p);
   const otherwise = (): Planner['steps'] => {
-    const own = new Planner(p.device);
-    enqueue(own, launches());
-    return own.steps;
+    const alone = new Planner(p.device);
+    own(alone);
+    return alone.steps;
   };
   p.steps.push({ ...library, otherwise });
 }
@@ -181,9 +189,9 @@ const forward: Plan = (p, row, inputs, [out, lse], o) => {
   if (tq === 0 || batch === 0) return;
   if (packed) p.fill(out, 0); // rows that belong to no sequence
   if (tq > SPLIT_QUERIES || dtype === 'f64' || packed)
-    return served(p, 'forward', { ...call, out: turned(out, o.layout) }, o, () => [
-      forwardLaunch(call, dtype, p.device),
-    ]);
+    return served(p, 'forward', { ...call, out: turned(out, o.layout) }, o, (own) =>
+      enqueue(own, [forwardLaunch(call, dtype, p.device)]),
+    );
   const splits = splitsFor(call, p.device);
   const partial = p.make([batch, heads, tq, splits, dim], 'f32');
   const partialLse = p.make([batch, heads, tq, splits], 'f32');
@@ -196,13 +204,13 @@ const backward: Plan = (p, _row, inputs, outputs, o) => {
   const dtype = inputs[0].dtype as AttentionDType;
   const sums: DType = dtype === 'f64' ? 'f64' : 'f32';
   const [q, k, v, dout] = inputs.slice(0, 4).map((x) => rowsOf(p, x, o.layout));
-  const [lse, delta] = [inType(p, inputs[4], sums), inType(p, inputs[5], sums)];
+  const lse = inType(p, inputs[4], sums);
+  const result = isResult(inputs[5].layout) ? rowsOf(p, inputs[5], o.layout) : undefined;
   const [dq, dk, dv] = outputs.map((x) => turned(x, o.layout));
   if (packed) for (const out of outputs) p.fill(out, 0);
   const call: AttentionCall = {
     ...common(p, inputs, extra, o),
     lse,
-    delta,
     lseStrides: lseStrides(lse, packed),
     q,
     k,
@@ -219,12 +227,15 @@ const backward: Plan = (p, _row, inputs, outputs, o) => {
     dkStrides: strides(dk, packed),
     dvStrides: strides(dv, packed),
   };
-  const result = extra.out && rowsOf(p, extra.out, o.layout);
-  served(p, 'backward', { ...call, ...(result && { out: result }) }, o, () => backwardLaunches(call, dtype, p.device));
+  served(p, 'backward', { ...call, ...(result && { out: result }) }, o, (own) => {
+    const delta = result ? own.make(lse.layout.shape, sums) : inType(own, inputs[5], sums);
+    if (result) planDelta(own, result, dout, delta);
+    enqueue(own, backwardLaunches({ ...call, delta }, dtype, p.device));
+  });
 };
 
-const delta: Plan = (p, _row, inputs, [sums], { layout }) => {
-  const [out, dout] = inputs.map((x) => rowsOf(p, x, layout));
+/** Products of rows of the result with those of its gradient, summed. */
+function planDelta(p: Planner, out: View, dout: View, sums: View): void {
   const [batch, heads, tq, dim] = out.layout.shape;
   const call: AttentionCall = {
     batch,
@@ -244,6 +255,10 @@ const delta: Plan = (p, _row, inputs, [sums], { layout }) => {
     lseStrides: lseStrides(sums, false), // rows of delta lie as those of lse
   };
   enqueue(p, [deltaLaunch(call, out.dtype as AttentionDType)]);
+}
+const delta: Plan = (p, _row, inputs, [sums], { layout }) => {
+  const [out, dout] = inputs.map((x) => rowsOf(p, x, layout));
+  planDelta(p, out, dout, sums);
 };
 
 const PASSES: Readonly<Record<RowOf<'attention'>['kernel']['pass'], Plan>> = { forward, backward, delta };
