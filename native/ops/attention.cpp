@@ -12,6 +12,8 @@ namespace {
 
 // queries of a tile: more forward where they share all keys, see tileQueries
 constexpr int64_t QUERIES = 64, KEYS = 256, TASK = 1 << 18;
+// A lone query waits for memory: what a thread should at least get of it, and keys whose heads are read together.
+constexpr int64_t LONE_TASK = 1 << 15, TOGETHER = 32;
 
 // The parameters as src/backends/cpu/pack.ts writes them.
 enum { LAYOUT, SCALE, SOFTCAP, LEFT, RIGHT, LONGEST_Q, LONGEST_K, FIRST_EXTRA };
@@ -229,7 +231,23 @@ void eachRun(const Problem& p, const Rows& x, const Sequence& s, int64_t head, i
 }
 template <class E> bool liesOpen(const Rows& x) { return x.dtype == typeOf<E> && x.step == 1; }
 
-// Queries first .. first+count of `heads` heads that share a key head, as one tile of rows.
+// A lone query's keys are read once: to copy or to pack them would cost more than the products.
+template <class E> bool readsOpen(const Problem& p, int64_t queries) {
+  return queries == 1 && liesOpen<E>(p.k) && liesOpen<E>(p.v);
+}
+// Calls f(rows, distance of rows, key head, from, count) for `heads` key heads from `head` on. Heads of a token are
+// neighbours in memory, so a few tokens go by for all of them, then the next few.
+template <class E, class F>
+void eachHead(const Problem& p, const Rows& x, const Sequence& s, int64_t head, int64_t heads, int64_t j0, int64_t n,
+              F f) {
+  eachRun<E>(p, x, s, head, j0, n, [&](const E* from, int64_t row, int64_t at, int64_t count) {
+    for (int64_t i = 0; i < count; i += TOGETHER)
+      for (int64_t h = 0; h < heads; h++)
+        f(from + i * row + h * x.perHead, row, h, at + i, count - i < TOGETHER ? count - i : TOGETHER);
+  });
+}
+
+// Queries first .. first+count of `heads` heads as one tile of rows. They share a key head, unless they read open.
 template <class E>
 void forwardTile(const Problem& p, const Rows& out, const Operand& lse, const Sequence& s, int64_t head0, int64_t heads,
                  int64_t first, int64_t count) {
@@ -244,14 +262,15 @@ void forwardTile(const Problem& p, const Rows& out, const Operand& lse, const Se
   memset(o, 0, m * dim * sizeof(E));
   const auto& rows = isa->attend[wideIndex<E>];
   const int64_t begin = s.begin(p, first), end = s.end(p, first + count - 1);
-  const bool open = count == 1 && liesOpen<E>(p.k) && liesOpen<E>(p.v);
+  const bool open = readsOpen<E>(p, count);
+  const int64_t sharing = heads < p.group ? heads : p.group, keyHeads = heads / sharing;
   for (int64_t j0 = begin; j0 < end; j0 += KEYS) {
     const int64_t n = end - j0 < KEYS ? end - j0 : KEYS;
-    // A query's keys are read once: to copy or to pack them would cost more than the products.
     if (open) {
-      eachRun<E>(p, p.k, s, kvHead, j0, n, [&](const E* k, int64_t row, int64_t at, int64_t some) {
-        rows.dots(q, m, dim, k, row, some, scores + at, KEYS);
-      });
+      eachHead<E>(
+          p, p.k, s, kvHead, keyHeads, j0, n, [&](const E* k, int64_t row, int64_t h, int64_t at, int64_t some) {
+            rows.dots(q + h * sharing * dim, sharing, dim, k, row, some, scores + h * sharing * KEYS + at, KEYS);
+          });
     } else {
       Block<E> k(p, p.k, s, kvHead, j0, n, keys);
       product(m, n, dim, q, dim, 1, k.data, 1, k.row, scores, KEYS, false);
@@ -272,9 +291,10 @@ void forwardTile(const Problem& p, const Rows& out, const Operand& lse, const Se
       if (stats[3 * r + 2] != 1) rows.multiply(o + r * dim, dim, stats[3 * r + 2]);
     }
     if (open) {
-      eachRun<E>(p, p.v, s, kvHead, j0, n, [&](const E* v, int64_t row, int64_t at, int64_t some) {
-        rows.weigh(o, m, dim, v, row, some, scores + at, KEYS);
-      });
+      eachHead<E>(
+          p, p.v, s, kvHead, keyHeads, j0, n, [&](const E* v, int64_t row, int64_t h, int64_t at, int64_t some) {
+            rows.weigh(o + h * sharing * dim, sharing, dim, v, row, some, scores + h * sharing * KEYS + at, KEYS);
+          });
     } else {
       Block<E> v(p, p.v, s, kvHead, j0, n, values);
       product(m, dim, n, scores, KEYS, 1, v.data, v.row, 1, o, dim, true);
@@ -321,14 +341,19 @@ template <class E> Status forward(const Call& c) {
     int64_t batch, head, heads, first, count;
   };
   std::vector<Tile> tiles;
+  int64_t work = 0;
   for (int64_t b = 0; b < p.batch; b++) {
     const Sequence s(p, b);
-    // Heads that share keys go together while their queries fit a tile.
-    const bool together = p.group * s.nq <= queries;
-    const int64_t heads = together ? p.group : 1;
+    // Heads that share keys go together while their queries fit a tile; so do those whose keys are neighbours.
+    const bool together = p.group * s.nq <= queries, open = together && readsOpen<E>(p, s.nq);
+    const int64_t share = (p.batch * p.k.heads + threadCount() - 1) / threadCount();
+    const int64_t keyHeads = open && p.k.perHead < p.k.perRow && share > 1 ? share : 1,
+                  heads = together ? p.group * keyHeads : 1;
     for (int64_t h = 0; h < p.q.heads; h += heads)
       for (int64_t i = 0; i < s.nq; i += queries)
-        tiles.push_back({b, h, heads, i, s.nq - i < queries ? s.nq - i : queries});
+        tiles.push_back(
+            {b, h, heads < p.q.heads - h ? heads : p.q.heads - h, i, s.nq - i < queries ? s.nq - i : queries});
+    work += s.nk * s.nq * p.q.heads * p.q.dim * (open ? TASK / LONE_TASK : 1);
   }
   auto run = [&](int64_t begin, int64_t end) {
     for (int64_t n = begin; n < end; n++) {
@@ -336,7 +361,7 @@ template <class E> Status forward(const Call& c) {
       forwardTile<E>(p, out, lse, Sequence(p, t.batch), t.head, t.heads, t.first, t.count);
     }
   };
-  const int64_t each = p.k.rows * (p.q.rows < queries ? p.q.rows : queries) * p.q.dim + 1;
+  const int64_t each = work / ((int64_t)tiles.size() + 1) + 1;
   if (each >= TASK) parallelTasks((int64_t)tiles.size(), run);
   else parallel((int64_t)tiles.size(), TASK / each + 1, run);
   return OK;

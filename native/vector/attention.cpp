@@ -64,67 +64,93 @@ template <class E> void multiply(void* row, int64_t n, double by) {
   for (; i < n; i++) x[i] *= E(by);
 }
 
-template <class V> WICK_FN auto total(V v) {
-  auto sum = v.r[0];
-  for (int k = 1; k < V::N; k++) sum += v.r[k];
-  return sum;
+// Lanes of two vectors by turns, H of each: those at the beginning of every 2 H lanes plus those behind them.
+template <int H, int N> constexpr int lane(int at) { return at & H ? N + at - H : at; }
+#define WICK_TWO(X, i) X(i), X(i + 1)
+#define WICK_FOUR(X, i) WICK_TWO(X, i), WICK_TWO(X, i + 2)
+#define WICK_EIGHT(X, i) WICK_FOUR(X, i), WICK_FOUR(X, i + 4)
+#define WICK_NEAR(i) lane<H, N>(i)
+#define WICK_FAR(i) lane<H, N>(i) + H
+#define WICK_ADDED(LIST) WICK_SHUFFLE(I, a.r, b.r, LIST(WICK_NEAR)) + WICK_SHUFFLE(I, a.r, b.r, LIST(WICK_FAR))
+#define WICK_LIST2(X) WICK_TWO(X, 0)
+#define WICK_LIST4(X) WICK_FOUR(X, 0)
+#define WICK_LIST8(X) WICK_EIGHT(X, 0)
+#define WICK_LIST16(X) WICK_EIGHT(X, 0), WICK_EIGHT(X, 8)
+template <int H, class V> WICK_FN V folded(V a, V b) {
+  typedef typename V::Int::R I;
+  constexpr int N = V::N;
+  if constexpr (N == 2) return V(WICK_ADDED(WICK_LIST2));
+  else if constexpr (N == 4) return V(WICK_ADDED(WICK_LIST4));
+  else if constexpr (N == 8) return V(WICK_ADDED(WICK_LIST8));
+  else return V(WICK_ADDED(WICK_LIST16));
 }
-// scores[i][j] = q[i] . k[j] for m queries and n keys; four keys at a time share what is loaded of the query.
+// As many vectors as a vector has lanes become one of their sums. Each is added up in the same order.
+template <int H, class V> WICK_FN V sumsOf(V (&v)[V::N]) {
+#pragma GCC unroll 8
+  for (int i = 0; i < H; i++) v[i] = folded<H>(v[i], v[i + H]);
+  if constexpr (H > 1) return sumsOf<H / 2>(v);
+  else return v[0];
+}
+// Adds the products of STEPS vectors of a query, from element e on, with those of keys.
+template <int STEPS, class V, class E>
+WICK_FN void addDots(const E* q, const E* const (&key)[V::N], int64_t e, V (&acc)[V::N]) {
+  V x[STEPS];
+  WICK_EACH(STEPS) x[u] = V::load(q + u * V::N);
+#pragma GCC unroll 16
+  for (int k = 0; k < V::N; k++) WICK_EACH(STEPS) acc[k] = mad(x[u], V::load(key[k] + e + u * V::N), acc[k]);
+}
+// scores[i][j] = q[i] . k[j] for m queries and n keys: as many keys side by side as a vector has lanes.
 template <class E>
 void dots(const void* queries, int64_t m, int64_t dim, const void* keys, int64_t row, int64_t n, void* scores,
           int64_t scoreRow) {
   typedef Vec<E> V;
-  const int64_t whole = dim / V::N * V::N;
-  for (int64_t i = 0; i < m; i++) {
-    const E* q = static_cast<const E*>(queries) + i * dim;
-    E* out = static_cast<E*>(scores) + i * scoreRow;
-    int64_t j = 0;
-    for (; j + 4 <= n; j += 4) {
-      const E* k = static_cast<const E*>(keys) + j * row;
-      V a(E(0)), b = a, c = a, d = a;
-      for (int64_t e = 0; e < whole; e += V::N) {
-        const V x = V::load(q + e);
-        a = mad(x, V::load(k + e), a), b = mad(x, V::load(k + row + e), b);
-        c = mad(x, V::load(k + 2 * row + e), c), d = mad(x, V::load(k + 3 * row + e), d);
-      }
-      out[j] = total(a), out[j + 1] = total(b), out[j + 2] = total(c), out[j + 3] = total(d);
-      for (int64_t e = whole; e < dim; e++)
-        for (int u = 0; u < 4; u++) out[j + u] += q[e] * k[u * row + e];
-    }
-    for (; j < n; j++) {
-      const E* k = static_cast<const E*>(keys) + j * row;
-      V a(E(0));
-      for (int64_t e = 0; e < whole; e += V::N) a = mad(V::load(q + e), V::load(k + e), a);
-      out[j] = total(a);
-      for (int64_t e = whole; e < dim; e++) out[j] += q[e] * k[e];
+  constexpr int N = V::N;
+  const int64_t whole = dim / N * N;
+  for (int64_t j = 0; j < n; j += N) {
+    const int64_t count = n - j < N ? n - j : N;
+    const E* key[N];  // behind the last key comes the last again
+#pragma GCC unroll 16
+    for (int u = 0; u < N; u++) key[u] = static_cast<const E*>(keys) + (j + (u < count ? u : count - 1)) * row;
+    for (int64_t i = 0; i < m; i++) {
+      const E* q = static_cast<const E*>(queries) + i * dim;
+      V acc[N];
+#pragma GCC unroll 16
+      for (int u = 0; u < N; u++) acc[u] = V(E(0));
+      int64_t e = 0;
+      for (; e + 4 * N <= whole; e += 4 * N) addDots<4>(q + e, key, e, acc);
+      for (; e < whole; e += N) addDots<1>(q + e, key, e, acc);
+      E sums[N];
+      sumsOf<N / 2>(acc).store(sums);
+      for (; e < dim; e++)
+        for (int u = 0; u < N; u++) sums[u] += q[e] * key[u][e];
+      __builtin_memcpy(static_cast<E*>(scores) + i * scoreRow + j, sums, count * sizeof(E));
     }
   }
+}
+// Adds to U vectors of out.
+template <int U, class E> WICK_FN void weighSome(E* out, const E* v, int64_t row, int64_t n, const E* w) {
+  typedef Vec<E> V;
+  V acc[U];
+  WICK_EACH(U) acc[u] = V::load(out + u * V::N);
+  for (int64_t j = 0; j < n; j++) {
+    const V x(w[j]);
+    WICK_EACH(U) acc[u] = mad(x, V::load(v + j * row + u * V::N), acc[u]);
+  }
+  WICK_EACH(U) acc[u].store(out + u * V::N);
 }
 // out[i] += the sum of weights[i][j] v[j]: stretches of a row stay in registers while values go by.
 template <class E>
 void weigh(void* outs, int64_t m, int64_t dim, const void* values, int64_t row, int64_t n, const void* weights,
            int64_t weightRow) {
-  typedef Vec<E> V;
-  constexpr int U = 8;
+  constexpr int N = Vec<E>::N;
   for (int64_t i = 0; i < m; i++) {
     E* out = static_cast<E*>(outs) + i * dim;
     const E* w = static_cast<const E*>(weights) + i * weightRow;
     const E* v = static_cast<const E*>(values);
     int64_t e = 0;
-    for (; e + U * V::N <= dim; e += U * V::N) {
-      V acc[U];
-      WICK_EACH(U) acc[u] = V::load(out + e + u * V::N);
-      for (int64_t j = 0; j < n; j++) {
-        const V x(w[j]);
-        WICK_EACH(U) acc[u] = mad(x, V::load(v + j * row + e + u * V::N), acc[u]);
-      }
-      WICK_EACH(U) acc[u].store(out + e + u * V::N);
-    }
-    for (; e + V::N <= dim; e += V::N) {
-      V acc = V::load(out + e);
-      for (int64_t j = 0; j < n; j++) acc = mad(V(w[j]), V::load(v + j * row + e), acc);
-      acc.store(out + e);
-    }
+    for (; e + 8 * N <= dim; e += 8 * N) weighSome<8>(out + e, v + e, row, n, w);
+    for (; e + 4 * N <= dim; e += 4 * N) weighSome<4>(out + e, v + e, row, n, w);
+    for (; e + N <= dim; e += N) weighSome<1>(out + e, v + e, row, n, w);
     for (; e < dim; e++)
       for (int64_t j = 0; j < n; j++) out[e] += w[j] * v[j * row + e];
   }
