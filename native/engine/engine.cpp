@@ -21,6 +21,9 @@
 
 namespace wick {
 
+#define WICK_DECLARE_OPS(FILE) extern const Op FILE##_ops[];
+WICK_OP_FILES(WICK_DECLARE_OPS)
+
 const IsaTable* isa = nullptr;
 RowTable rowTable;
 
@@ -104,6 +107,14 @@ bool hasNeon() { return !DOT_ALONE || hasDotprod(); }
 #else
 bool hasWasm() { return true; }  // a machine without its vectors refuses the whole module
 #endif
+// CPUs with the larger sets mostly multiply and add four bytes in one instruction, too.
+#define WICK_DOT_PRODUCTS(SET, DOT, HAS)                       \
+  extern "C" void wick_quantized_##DOT(IsaTable*);             \
+  const IsaTable* table_##SET##_##DOT() {                      \
+    const IsaTable* t = table_##SET();                         \
+    if (HAS()) wick_quantized_##DOT(const_cast<IsaTable*>(t)); \
+    return t;                                                  \
+  }
 #ifdef WICK_WITH_SSE2
 WICK_INSTRUCTION_SET(sse2)
 #endif
@@ -113,13 +124,7 @@ WICK_INSTRUCTION_SET(avx2)
 #ifdef WICK_WITH_AVX512
 WICK_INSTRUCTION_SET(avx512)
 #ifdef WICK_WITH_VNNI
-extern "C" void wick_quantized_vnni(IsaTable*);
-// CPUs with AVX-512 mostly multiply and add four bytes in one instruction, too.
-const IsaTable* table_avx512_vnni() {
-  const IsaTable* t = table_avx512();
-  if (hasVnni()) wick_quantized_vnni(const_cast<IsaTable*>(t));
-  return t;
-}
+WICK_DOT_PRODUCTS(avx512, vnni, hasVnni)
 #else
 const auto table_avx512_vnni = table_avx512;
 #endif
@@ -127,12 +132,7 @@ const auto table_avx512_vnni = table_avx512;
 #ifdef WICK_WITH_NEON
 WICK_INSTRUCTION_SET(neon)
 #ifdef WICK_WITH_DOTPROD
-extern "C" void wick_quantized_dotprod(IsaTable*);
-const IsaTable* table_neon_dotprod() {
-  const IsaTable* t = table_neon();
-  if (hasDotprod()) wick_quantized_dotprod(const_cast<IsaTable*>(t));
-  return t;
-}
+WICK_DOT_PRODUCTS(neon, dotprod, hasDotprod)
 #else
 const auto table_neon_dotprod = table_neon;
 #endif
@@ -172,9 +172,8 @@ Status runElementwise(const Call& c, const void* data) {
 
 constexpr int MAX_OPS = 256;
 const Op* ops[MAX_OPS];  // by id - ROW_COUNT
-const Op* const LISTS[] = {MOVEMENT_OPS,  REDUCTION_OPS, PRODUCT_OPS, INDEX_OPS, CONV_OPS,
-                           POOL_OPS,      RESIZE_OPS,    ROW_OPS,     SORT_OPS,  RANDOM_OPS,
-                           ATTENTION_OPS, QUANTIZED_OPS, LINALG_OPS};
+#define WICK_LIST_OPS(FILE) FILE##_ops,
+const Op* const LISTS[] = {WICK_OP_FILES(WICK_LIST_OPS)};
 
 // ---- the call block: doubles only, so that JavaScript fills it without garbage ----
 enum Slot : int { OP, INPUTS, OPERANDS, PARAMS = 4, FIRST_OPERAND = PARAMS + MAX_PARAMS, MESSAGE = 960 };

@@ -1,10 +1,8 @@
-// What linear algebra brings to the engine: its ops, and what it does along rows of doubles, once per instruction set.
+// What linear algebra does along rows of doubles, once per instruction set.
 #pragma once
 #include "abi.h"
 
 namespace wick {
-
-extern const Op LINALG_OPS[];
 
 // A status beside those of every op: what was given has no answer, such as the inverse of a singular matrix.
 constexpr Status BAD_ARGUMENT = (Status)4;

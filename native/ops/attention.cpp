@@ -486,9 +486,9 @@ const Pair FORWARD = {forward<float>, forward<double>}, BACKWARD = {backward<flo
 
 }  // namespace
 
-const Op ATTENTION_OPS[] = {{"sdpaRun", run, &FORWARD},
-                            {"sdpaBackward", run, &BACKWARD},
-                            {"sdpaDelta", run, &DELTA},
-                            {nullptr, nullptr, nullptr}};
+WICK_OPS(attention) = {{"sdpaRun", run, &FORWARD},
+                       {"sdpaBackward", run, &BACKWARD},
+                       {"sdpaDelta", run, &DELTA},
+                       {nullptr, nullptr, nullptr}};
 
 }  // namespace wick

@@ -49,10 +49,10 @@ Status arange(const Call& c, const void*) {
 
 }  // namespace
 
-const Op MOVEMENT_OPS[] = {{"castTo", cast, nullptr},
-                           {"copy", copy, nullptr},
-                           {"newFull", fill, nullptr},
-                           {"newArange", arange, nullptr},
-                           {nullptr, nullptr, nullptr}};
+WICK_OPS(cast) = {{"castTo", cast, nullptr},
+                  {"copy", copy, nullptr},
+                  {"newFull", fill, nullptr},
+                  {"newArange", arange, nullptr},
+                  {nullptr, nullptr, nullptr}};
 
 }  // namespace wick

@@ -302,10 +302,10 @@ const char TRANSPOSED = 1;
 
 }  // namespace
 
-const Op CONV_OPS[] = {{"conv1d", conv, nullptr},
-                       {"conv2d", conv, nullptr},
-                       {"convTranspose1d", conv, &TRANSPOSED},
-                       {"convTranspose2d", conv, &TRANSPOSED},
-                       {nullptr, nullptr, nullptr}};
+WICK_OPS(conv) = {{"conv1d", conv, nullptr},
+                  {"conv2d", conv, nullptr},
+                  {"convTranspose1d", conv, &TRANSPOSED},
+                  {"convTranspose2d", conv, &TRANSPOSED},
+                  {nullptr, nullptr, nullptr}};
 
 }  // namespace wick

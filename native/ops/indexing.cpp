@@ -317,7 +317,7 @@ const Writer SCATTER = {"scatter", false, false}, SCATTER_ADD = {"scatterAdd", t
 
 }  // namespace
 
-const Op INDEX_OPS[] = {
+WICK_OPS(indexing) = {
     {"gather", gather, nullptr},       {"indexSelect", indexSelect, nullptr}, {"indexAdd", write, &INDEX_ADD},
     {"scatter", write, &SCATTER},      {"scatterAdd", write, &SCATTER_ADD},   {"sliceScatter", sliceScatter, nullptr},
     {"storeRows", storeRows, nullptr}, {"expertRows", expertRows, nullptr},   {nullptr, nullptr, nullptr}};

@@ -6,9 +6,9 @@
 #include <cstdlib>
 #include <numeric>
 
-#include "factors.h"
 #include "engine/strided.h"
 #include "engine/threads.h"
+#include "ops/factors/factors.h"
 
 namespace wick {
 namespace {
@@ -270,16 +270,16 @@ Status pinv(const Call& c, const void*) {
 
 }  // namespace
 
-const Op LINALG_OPS[] = {{"solve", solve, nullptr},
-                         {"det", determinant<false>, nullptr},
-                         {"slogdet", determinant<true>, nullptr},
-                         {"lu", lu, nullptr},
-                         {"rowOrder", rowOrder, nullptr},
-                         {"cholesky", cholesky, nullptr},
-                         {"qr", qr, nullptr},
-                         {"eigh", eigh, nullptr},
-                         {"svd", svd, nullptr},
-                         {"pinv", pinv, nullptr},
-                         {nullptr, nullptr, nullptr}};
+WICK_OPS(linalg) = {{"solve", solve, nullptr},
+                    {"det", determinant<false>, nullptr},
+                    {"slogdet", determinant<true>, nullptr},
+                    {"lu", lu, nullptr},
+                    {"rowOrder", rowOrder, nullptr},
+                    {"cholesky", cholesky, nullptr},
+                    {"qr", qr, nullptr},
+                    {"eigh", eigh, nullptr},
+                    {"svd", svd, nullptr},
+                    {"pinv", pinv, nullptr},
+                    {nullptr, nullptr, nullptr}};
 
 }  // namespace wick

@@ -50,6 +50,6 @@ Status bmm(const Call& c, const void*) {
 
 }  // namespace
 
-const Op PRODUCT_OPS[] = {{"bmm", bmm, nullptr}, {nullptr, nullptr, nullptr}};
+WICK_OPS(matmul) = {{"bmm", bmm, nullptr}, {nullptr, nullptr, nullptr}};
 
 }  // namespace wick

@@ -4,9 +4,11 @@
 
 namespace wick {
 
-// Lists of ops, each ended by a null name; files of drivers define them.
-extern const Op MOVEMENT_OPS[], REDUCTION_OPS[], PRODUCT_OPS[], INDEX_OPS[], CONV_OPS[], POOL_OPS[], RESIZE_OPS[],
-    ROW_OPS[], SORT_OPS[], RANDOM_OPS[], ATTENTION_OPS[], QUANTIZED_OPS[];
+// The ops of a file, by the names of their rows and ended by a null name. Every file of native/ops has such a list; the
+// engine knows them by the files' names (generated/names.h).
+#define WICK_OPS(FILE)          \
+  extern const Op FILE##_ops[]; \
+  const Op FILE##_ops[]
 
 inline bool isFloatType(int dtype) { return dtype >= F8; }
 // What reductions and scans add up in: double for floats, 64-bit integers for integers.

@@ -49,9 +49,9 @@ const void* kind(Pool p) { return reinterpret_cast<const void*>((intptr_t)p); }
 
 }  // namespace
 
-const Op POOL_OPS[] = {{"avgPool2d", pool, kind(AVERAGE)},
-                       {"maxPool2d", pool, kind(MAXIMUM)},
-                       {"argMaxPool2d", pool, kind(PLACE)},
-                       {nullptr, nullptr, nullptr}};
+WICK_OPS(pool) = {{"avgPool2d", pool, kind(AVERAGE)},
+                  {"maxPool2d", pool, kind(MAXIMUM)},
+                  {"argMaxPool2d", pool, kind(PLACE)},
+                  {nullptr, nullptr, nullptr}};
 
 }  // namespace wick

@@ -314,7 +314,7 @@ Status floatExperts(const Call& c, const void*) {
 
 }  // namespace
 
-const Op QUANTIZED_OPS[] = {
+WICK_OPS(quantized) = {
     {"dequantize", dequantize, nullptr},      {"q8Blocks", q8Blocks, nullptr},     {"qrows", rows, nullptr},
     {"encodeBlocks", encodeBlocks, nullptr},  {"qmatmul", matmul, nullptr},        {"qmatmulExperts", experts, nullptr},
     {"matmulExperts", floatExperts, nullptr}, {"f8matmul", float8Matmul, nullptr}, {nullptr, nullptr, nullptr}};

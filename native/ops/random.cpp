@@ -154,7 +154,6 @@ Status normal(const Call& c, const void*) {
 
 }  // namespace
 
-const Op RANDOM_OPS[] = {
-    {"randUniform", uniform, nullptr}, {"randNormal", normal, nullptr}, {nullptr, nullptr, nullptr}};
+WICK_OPS(random) = {{"randUniform", uniform, nullptr}, {"randNormal", normal, nullptr}, {nullptr, nullptr, nullptr}};
 
 }  // namespace wick

@@ -296,9 +296,8 @@ const void* kind(Reduction r) { return reinterpret_cast<const void*>((intptr_t)r
 
 }  // namespace
 
-const Op REDUCTION_OPS[] = {
-    {"sum", reduce, kind(SUM)},       {"mean", reduce, kind(MEAN)}, {"prod", reduce, kind(PROD)},
-    {"max", reduce, kind(MAX)},       {"min", reduce, kind(MIN)},   {"argmax", reduce, kind(ARGMAX)},
-    {"argmin", reduce, kind(ARGMIN)}, {"cumsum", scan, nullptr},    {nullptr, nullptr, nullptr}};
+WICK_OPS(reduce) = {{"sum", reduce, kind(SUM)},       {"mean", reduce, kind(MEAN)}, {"prod", reduce, kind(PROD)},
+                    {"max", reduce, kind(MAX)},       {"min", reduce, kind(MIN)},   {"argmax", reduce, kind(ARGMAX)},
+                    {"argmin", reduce, kind(ARGMIN)}, {"cumsum", scan, nullptr},    {nullptr, nullptr, nullptr}};
 
 }  // namespace wick

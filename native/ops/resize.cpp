@@ -86,10 +86,10 @@ const char BACKWARD = 1;
 
 }  // namespace
 
-const Op RESIZE_OPS[] = {{"upsampleNearest1d", nearest, nullptr},
-                         {"upsampleNearest2d", nearest, nullptr},
-                         {"upsampleBilinear2d", bilinear, nullptr},
-                         {"upsampleBilinear2dBackward", bilinear, &BACKWARD},
-                         {nullptr, nullptr, nullptr}};
+WICK_OPS(resize) = {{"upsampleNearest1d", nearest, nullptr},
+                    {"upsampleNearest2d", nearest, nullptr},
+                    {"upsampleBilinear2d", bilinear, nullptr},
+                    {"upsampleBilinear2dBackward", bilinear, &BACKWARD},
+                    {nullptr, nullptr, nullptr}};
 
 }  // namespace wick

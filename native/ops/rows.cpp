@@ -134,17 +134,17 @@ const void* lane(Lane l) { return reinterpret_cast<const void*>((intptr_t)l); }
 
 }  // namespace
 
-const Op ROW_OPS[] = {{"softmax", softmax, lane(SOFTMAX)},
-                      {"logSoftmax", softmax, lane(LOG_SOFTMAX)},
-                      {"softmaxBackward", softmax, lane(SOFTMAX_BACKWARD)},
-                      {"logSoftmaxBackward", softmax, lane(LOG_SOFTMAX_BACKWARD)},
-                      {"layerNorm", norm, lane(LAYER_NORM)},
-                      {"rmsNorm", norm, lane(RMS_NORM)},
-                      {"layerNormBackward", norm, lane(LAYER_NORM_BACKWARD)},
-                      {"rmsNormBackward", norm, lane(RMS_NORM_BACKWARD)},
-                      {"rope", rope, &HALVES},
-                      {"ropeI", rope, &NEIGHBOURS},
-                      {"ropeThd", rope, &THD},
-                      {nullptr, nullptr, nullptr}};
+WICK_OPS(rows) = {{"softmax", softmax, lane(SOFTMAX)},
+                  {"logSoftmax", softmax, lane(LOG_SOFTMAX)},
+                  {"softmaxBackward", softmax, lane(SOFTMAX_BACKWARD)},
+                  {"logSoftmaxBackward", softmax, lane(LOG_SOFTMAX_BACKWARD)},
+                  {"layerNorm", norm, lane(LAYER_NORM)},
+                  {"rmsNorm", norm, lane(RMS_NORM)},
+                  {"layerNormBackward", norm, lane(LAYER_NORM_BACKWARD)},
+                  {"rmsNormBackward", norm, lane(RMS_NORM_BACKWARD)},
+                  {"rope", rope, &HALVES},
+                  {"ropeI", rope, &NEIGHBOURS},
+                  {"ropeThd", rope, &THD},
+                  {nullptr, nullptr, nullptr}};
 
 }  // namespace wick

@@ -81,6 +81,6 @@ Status argsort(const Call& c, const void*) {
 
 }  // namespace
 
-const Op SORT_OPS[] = {{"argsort", argsort, nullptr}, {nullptr, nullptr, nullptr}};
+WICK_OPS(sort) = {{"argsort", argsort, nullptr}, {nullptr, nullptr, nullptr}};
 
 }  // namespace wick

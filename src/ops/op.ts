@@ -224,6 +224,11 @@ export interface KernelRow<P extends Params = Params> extends RowBase<P> {
   readonly family: KernelFamily;
   /** What the family's GPU plan must know to tell this row from others. */
   readonly kernel?: KernelFacts[KernelFamily];
+  /**
+   * Parameters that the CPU engine's function reads, in this order: numbers, and truth values as 0 or 1. What else
+   * families must say is in src/backends/cpu/pack.ts.
+   */
+  readonly engineParams?: readonly (keyof P & string)[];
   /** Shapes and dtypes of the results; the only place that throws this op's shape errors. */
   readonly infer: (inputs: readonly Sig[], params: P) => readonly Sig[];
   readonly reference: (inputs: readonly RefTensor[], outputs: readonly RefTensor[], params: P) => void;

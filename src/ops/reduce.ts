@@ -304,6 +304,7 @@ type ScanRow = Omit<KernelRow<ScanParams>, 'name' | 'args'> & {
 export const scanOps = rows({
   cumsum: {
     family: 'scan',
+    engineParams: ['dim', 'reverse', 'exclusive'],
     formula: 'running sum along dim',
     dtypes: DTYPES,
     ulp: ulps(4),

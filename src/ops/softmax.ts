@@ -99,6 +99,7 @@ const twoErrors = (): readonly ErrorSample<SoftmaxParams>[] => [
 export const softmax = rows({
   softmax: kernel({
     family: 'softmax',
+    engineParams: ['dim'],
     kernel: { log: false, backward: false },
     formula: 'exp(x - max) / sum(exp(x - max)) along dim',
     dtypes: REALS,
@@ -125,6 +126,7 @@ export const softmax = rows({
 
   logSoftmax: kernel({
     family: 'softmax',
+    engineParams: ['dim'],
     kernel: { log: true, backward: false },
     formula: 'x - max - ln(sum(exp(x - max))) along dim',
     dtypes: REALS,
@@ -153,6 +155,7 @@ export const softmax = rows({
   softmaxBackward: kernel({
     internal: true,
     family: 'softmax',
+    engineParams: ['dim'],
     kernel: { log: false, backward: true },
     formula: 'y * (g - sum(g * y)) for y = softmax(x)',
     dtypes: REALS,
@@ -182,6 +185,7 @@ export const softmax = rows({
   logSoftmaxBackward: kernel({
     internal: true,
     family: 'softmax',
+    engineParams: ['dim'],
     kernel: { log: true, backward: true },
     formula: 'g - exp(y) * sum(g) for y = logSoftmax(x)',
     dtypes: REALS,

@@ -33,6 +33,7 @@ const NAN = 'NaN is the largest value: last ascending, first descending.';
 export const sort = rows({
   argsort: kernel({
     family: 'sort',
+    engineParams: ['dim', 'descending'],
     formula: 'indices (u32) that sort x along dim; equal elements keep their order',
     dtypes: DTYPES,
     candle: { file: 'sort.cu', symbol: 'asort' },

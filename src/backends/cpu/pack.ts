@@ -1,9 +1,10 @@
-// How each family's parameters stand in the engine's call block; numbers only, in the order native/ reads them.
+// How parameters stand in the engine's call block; numbers only, in the order native/ reads them: those that a row names,
+// or what its family makes of them.
 import { ArgumentError } from '../../base/errors.js';
 import { ggmlType } from '../../base/blocks/types.js';
 import type { Layout } from '../../base/layout.js';
 import { EXTRAS } from '../../ops/attention-reference.js';
-import type { KernelFamily, KernelRow, Params, RunRow } from '../../ops/op.js';
+import type { KernelFamily, Params, RunRow } from '../../ops/op.js';
 import { uniformRange, type NormalParams, type UniformParams } from '../../ops/random.js';
 import type { View } from '../backend.js';
 
@@ -45,16 +46,13 @@ const PACKS: { readonly [F in KernelFamily]?: Pack } = {
   custom: nothing, // a user's op never comes here
   fill: (block, at, p) => put(block, at, 'step' in p ? [p.start, p.step] : [p.value]),
   reduce: (block, at, { dims }) => put(block, at, [dims.length, ...dims]),
-  scan: (block, at, p) => put(block, at, [p.dim, flag(p.reverse), flag(p.exclusive)]),
   matmul: nothing,
   index: (block, at, p) => put(block, at, [p.dim, p.start ?? 0]),
   conv: (block, at, p) =>
     put(block, at, [...plane(p.stride, 1), ...plane(p.padding, 0), ...plane(p.dilation, 1), p.groups]),
   pool: (block, at, p) => put(block, at, [...p.kernel, ...p.stride, ...p.padding]),
   resample: (block, at, p) => put(block, at, [...plane(p.size, 1), flag(p.alignCorners), ...(p.scale ?? [0, 0])]),
-  sort: (block, at, p) => put(block, at, [p.dim, flag(p.descending)]),
   random,
-  softmax: (block, at, p) => put(block, at, [p.dim]),
   norm: (block, at, p) => put(block, at, [p.eps, flag(p.weight), flag(p.bias)]),
   rope: nothing,
   experts: nothing,
@@ -82,8 +80,18 @@ const spreadBatch: Arrange = (inputs, [out]) => {
   });
 };
 
+/** Parameters by name, one number each. */
+const inOrder =
+  (names: readonly string[]): Pack =>
+  (block, at, params) =>
+    put(
+      block,
+      at,
+      names.map((n) => (typeof params[n] === 'boolean' ? flag(params[n]) : params[n])),
+    );
+
 export function packFor(row: RunRow): Pack | undefined {
-  if (row.family !== 'elementwise') return PACKS[(row as KernelRow).family];
+  if (row.family !== 'elementwise') return row.engineParams ? inOrder(row.engineParams) : PACKS[row.family];
   const { scalars } = row;
   if (scalars.length === 0) return nothing;
   return (block, at, params: Params) => {

@@ -72,9 +72,10 @@ function partSource(part: string, rows: readonly AnyRow[]): string {
 }
 
 /**
- * All generated files by name: elementwise-N.cpp, and names.h with the rows' names in order and the parts there are.
+ * All generated files by name: elementwise-N.cpp, and names.h with the rows' names in order, the parts there are, and
+ * the files that list other ops.
  */
-export function rowSources(rows: readonly AnyRow[]): Record<string, string> {
+export function rowSources(rows: readonly AnyRow[], opFiles: readonly string[]): Record<string, string> {
   const parts = new Map<string, AnyRow[]>();
   for (const row of rows) {
     const part = String(partOf(row.name));
@@ -84,7 +85,8 @@ export function rowSources(rows: readonly AnyRow[]): Record<string, string> {
   return {
     'names.h':
       `${HEADER}#define WICK_ROWS(X) ${rows.map((r) => `X(${r.name})`).join(' ')}\n` +
-      `#define WICK_ROW_PARTS(X, SUFFIX) ${names.map((p) => `X(${p}, SUFFIX)`).join(' ')}\n`,
+      `#define WICK_ROW_PARTS(X, SUFFIX) ${names.map((p) => `X(${p}, SUFFIX)`).join(' ')}\n` +
+      `#define WICK_OP_FILES(X) ${opFiles.map((f) => `X(${f})`).join(' ')}\n`,
     ...Object.fromEntries(names.map((p) => [`elementwise-${p}.cpp`, partSource(p, parts.get(p)!)])),
   };
 }

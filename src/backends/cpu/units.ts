@@ -2,7 +2,7 @@
 // instruction set of native/vector and of the generated rows. An object depends on the files that its source includes,
 // and on nothing else.
 import { existsSync, readdirSync, readFileSync } from 'node:fs';
-import { join, posix } from 'node:path';
+import { basename, join, posix } from 'node:path';
 import { NativeError } from '../../base/errors.js';
 import { nativeDir } from '../../base/paths.js';
 import { elementwiseRows } from '../../ops/table.js';
@@ -34,21 +34,26 @@ export const COMMON_FLAGS = [
 
 let generated: Readonly<Record<string, string>> | undefined;
 /** The generated files by name. */
-export const generatedFiles = (): Readonly<Record<string, string>> => (generated ??= rowSources(elementwiseRows));
+export const generatedFiles = (): Readonly<Record<string, string>> =>
+  (generated ??= rowSources(
+    elementwiseRows,
+    sourcesIn('ops').map((f) => basename(f, '.cpp')),
+  ));
+/** The C++ files of a folder of native/, from there. */
+const sourcesIn = (folder: string): string[] =>
+  readdirSync(join(nativeDir, folder))
+    .filter((f) => f.endsWith('.cpp'))
+    .sort()
+    .map((f) => `${folder}/${f}`);
 
 /** Long ones first, so that parallel jobs end together. */
 export function units(sets: readonly InstructionSet[]): Unit[] {
   if (!existsSync(nativeDir))
     throw new NativeError('the CPU engine: the folder native/ with its sources is not part of this installation');
-  const sources = (room: string): string[] =>
-    readdirSync(join(nativeDir, room))
-      .filter((f) => f.endsWith('.cpp'))
-      .sort()
-      .map((f) => `${room}/${f}`);
-  const nameOf = (source: string): string => source.replace('/', '-').replace(/\.cpp$/, '');
+  const nameOf = (source: string): string => source.replaceAll('/', '-').replace(/\.cpp$/, '');
   const rows = Object.keys(generatedFiles()).filter((f) => f.endsWith('.cpp'));
-  const perSet = [...sources('vector'), ...rows.map((f) => `generated/${f}`)];
-  const everywhere = [...sources('ops'), ...sources('engine')];
+  const perSet = [...sourcesIn('vector'), ...rows.map((f) => `generated/${f}`)];
+  const everywhere = ['ops', 'ops/factors', 'engine'].flatMap(sourcesIn);
   // engine.cpp alone knows which instruction sets there are.
   const known = sets.flatMap(({ name, dot }) => [
     `-DWICK_WITH_${name.toUpperCase()}`,

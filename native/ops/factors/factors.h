@@ -1,7 +1,7 @@
 // Factorizations of one matrix in double precision: recursions whose heavy part is products of large blocks.
 #pragma once
 #include "engine/linalg.h"
-#include "ops.h"
+#include "ops/ops.h"
 
 namespace wick {
 
