@@ -6,7 +6,10 @@ import numpy as np, torch
 from safetensors.numpy import load as load_bytes, load_file, save, save_file
 from transformers import AutoModel, AutoModelForCausalLM, AutoModelForSeq2SeqLM, AutoModelForSequenceClassification
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING
+from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 
+# A part of models that read images, by itself.
+MODEL_FOR_CAUSAL_LM_MAPPING_NAMES['mistral4'] = 'Mistral4ForCausalLM'
 GOLDEN = os.path.join(os.path.dirname(__file__), '..', 'test', 'golden', 'families')
 SIZES = dict(vocab_size=96, hidden_size=48, num_hidden_layers=3, num_attention_heads=4, num_key_value_heads=2,
              intermediate_size=64, max_position_embeddings=128, bos_token_id=1, eos_token_id=2, pad_token_id=0)
@@ -29,15 +32,21 @@ HUNYUAN = dict(head_dim=16, num_experts=6, num_experts_per_tok=2, moe_intermedia
 GEMMA = dict(head_dim=16, sliding_window=7, hidden_size_per_layer_input=10, vocab_size_per_layer_input=96, num_hidden_layers=6,
              layer_types=['sliding_attention', 'full_attention'] * 3, num_kv_shared_layers=2)
 ZAMBA = dict(num_key_value_heads=4, mamba_d_state=8, n_mamba_heads=6, chunk_size=16, adapter_rank=6)
+OLMO = dict(linear_num_key_heads=2, linear_num_value_heads=4, linear_key_head_dim=12, linear_value_head_dim=8)
+LAGUNA = dict(head_dim=16, num_experts=6, num_experts_per_tok=2, moe_intermediate_size=24, shared_expert_intermediate_size=20,
+              sliding_window=6)
+MIMO = dict(head_dim=24, v_head_dim=16, n_routed_experts=6, num_experts_per_tok=2, moe_intermediate_size=24, sliding_window=6,
+            rms_norm_eps=1e-6)
 COHERE = dict(head_dim=16, num_experts=6, sliding_window=6)
 # Types without attention, or with a list of layers instead of their number.
 UNASKED = {**{kind: ('num_attention_heads', 'num_key_value_heads', 'intermediate_size', 'max_position_embeddings')
               for kind in ('mamba', 'mamba2', 'falcon_mamba')}, 'nemotron_h': ('num_hidden_layers',), 'gpt_neo': ('num_key_value_heads',),
+           'gpt_neox_japanese': ('num_key_value_heads', 'intermediate_size'), 'modernbert-decoder': ('num_key_value_heads',),
            'recurrent_gemma': ('max_position_embeddings',), 'jetmoe': ('num_attention_heads',),
                'opt': ('num_key_value_heads', 'intermediate_size'), 'biogpt': ('num_key_value_heads',),
            'distilbert': ('hidden_size', 'num_hidden_layers', 'num_attention_heads', 'intermediate_size'),
            **{kind: ('hidden_size', 'num_hidden_layers', 'num_attention_heads', 'num_key_value_heads', 'intermediate_size',
-                       'max_position_embeddings') for kind in ('codegen', 'openai-gpt', 'dbrx')},
+                       'max_position_embeddings') for kind in ('codegen', 'openai-gpt', 'dbrx', 'ctrl')},
            'xglm': ('hidden_size', 'num_hidden_layers', 'num_attention_heads', 'num_key_value_heads', 'intermediate_size')}
 MODELS = {
     'qwen3_next': ('qwen3_next', {**DELTA, **MOE}),
@@ -158,6 +167,45 @@ MODELS = {
                           'attention_bias': True,
                       'mlp_layer_types': ['dense', 'sparse', 'dense', 'sparse'], 'prefix_dense_intermediate_size': 40,
                       'layer_types': ['full_attention', 'sliding_attention', 'full_attention', 'full_attention']}),
+    'modernbert-decoder': ('modernbert-decoder', dict(local_attention=10)),
+    'modernbert-decoder-b': ('modernbert-decoder', dict(
+        local_attention=7, norm_bias=True, attention_bias=True, mlp_bias=True, classifier_bias=True, decoder_bias=False,
+        tie_word_embeddings=False, classifier_activation='silu', hidden_activation='relu',
+        layer_types=['sliding_attention', 'full_attention', 'sliding_attention'], rope_parameters={
+            'full_attention': dict(rope_type='linear', factor=2.0, rope_theta=500.0),
+            'sliding_attention': dict(rope_type='default', rope_theta=100.0)})),
+    'gpt_neox_japanese': ('gpt_neox_japanese', {}),
+    'gpt_neox_japanese-b': ('gpt_neox_japanese', dict(
+        intermediate_multiple_size=2, hidden_act='relu', tie_word_embeddings=False,
+        rope_parameters=dict(rope_type='default', rope_theta=300.0, partial_rotary_factor=0.5))),
+    'ctrl': ('ctrl', dict(n_embd=48, n_layer=3, n_head=4, n_positions=128, dff=64)),
+    'aria_text': ('aria_text', dict(moe_num_experts=4)),
+    'aria_text-b': ('aria_text', dict(moe_num_experts=5, moe_topk=3, moe_num_shared_experts=1, attention_bias=True, mlp_bias=True,
+                    tie_word_embeddings=True)),
+    'olmo_hybrid': ('olmo_hybrid', {**OLMO, 'rope_parameters': dict(rope_type='default', rope_theta=None), 'layer_types': ['linear_attention', 'full_attention', 'linear_attention']}),
+    'olmo_hybrid-b': ('olmo_hybrid', {**OLMO, 'linear_allow_neg_eigval': False, 'linear_conv_kernel_dim': 3, 'attention_bias': True,
+                      'linear_num_value_heads': 2, 'rope_parameters': dict(rope_type='default', rope_theta=500.0)}),
+    'axk1': ('axk1', {**LATENT, 'v_head_dim': 16, 'n_routed_experts': 8, 'n_group': 4, 'topk_group': 2, 'num_experts_per_tok': 2,
+             'moe_intermediate_size': 24}),
+    'mistral4': ('mistral4', {**LATENT, 'v_head_dim': 16, 'n_routed_experts': 6, 'num_experts_per_tok': 2, 'moe_intermediate_size': 24,
+                 'rope_parameters': dict(rope_type='yarn', rope_theta=1e4, factor=4.0, original_max_position_embeddings=8,
+                                         beta_fast=32.0, beta_slow=1.0, mscale=1.0, mscale_all_dim=1.0, llama_4_scaling_beta=0.3)}),
+    'mistral4-b': ('mistral4', {**LATENT, 'v_head_dim': 8, 'q_lora_rank': None, 'n_routed_experts': 8, 'n_group': 4, 'topk_group': 2,
+                   'num_experts_per_tok': 3, 'moe_intermediate_size': 24, 'first_k_dense_replace': 1, 'norm_topk_prob': False,
+                   'routed_scaling_factor': 1.7, 'rope_interleave': False, 'attention_bias': True, 'n_shared_experts': 2}),
+    'laguna': ('laguna', {**LAGUNA, 'layer_types': ['full_attention', 'sliding_attention', 'full_attention'],
+               'num_attention_heads_per_layer': [4, 6, 2]}),
+    'laguna-b': ('laguna', {**LAGUNA, 'gating': 'per-element', 'attention_bias': True, 'moe_routed_scaling_factor': 1.7,
+                 'moe_router_logit_softcapping': 0.8, 'mlp_layer_types': ['sparse', 'dense', 'sparse'],
+                 'layer_types': ['sliding_attention'] * 3, 'tie_word_embeddings': True, 'rope_parameters': {
+                     'full_attention': dict(rope_type='default', rope_theta=500.0),
+                     'sliding_attention': dict(rope_type='yarn', rope_theta=100.0, factor=4.0, partial_rotary_factor=0.5,
+                                               original_max_position_embeddings=16)}}),
+    'mimo_v2_flash': ('mimo_v2_flash', MIMO),
+    'mimo_v2_flash-b': ('mimo_v2_flash', {**MIMO, 'v_head_dim': 24, 'attention_value_scale': None, 'num_key_value_heads': 1,
+                        'n_group': 3, 'topk_group': 2, 'norm_topk_prob': False, 'routed_scaling_factor': 1.7, 'attention_bias': True,
+                        'layer_types': ['sliding_attention', 'full_attention', 'sliding_attention'],
+                        'mlp_layer_types': ['sparse', 'dense', 'sparse'], 'tie_word_embeddings': True}),
 }
 
 

@@ -195,6 +195,45 @@ test('the text of a model that reads images is the plain model, under its other 
     });
 });
 
+test('a model that reads images names the family of its text, which is served under its names', {
+  skip: skipFamilies,
+}, () => {
+  const head = (k: string, prefix: string): string => (k === 'lm_head.weight' ? `${prefix}${k}` : k);
+  for (const [name, type, said, prefix, beside] of [
+    ['mistral', 'mistral3', 'mistral', 'language_model.model.', 'language_model.'],
+    ['mistral', 'mistral3', undefined, 'model.language_model.', ''],
+    ['ministral3', 'mistral3', 'ministral3', 'language_model.model.', 'language_model.'],
+    ['llama', 'idefics3', 'llama', 'model.text_model.', ''],
+    ['qwen3', 'internvl', 'qwen3', 'language_model.model.', 'language_model.'],
+  ] as const)
+    scope(() => {
+      const dir = familyFolder(name, ({ config, tensors }) => {
+        const { tie_word_embeddings, model_type: _, ...rest } = config;
+        const moved = Object.entries(tensors).map(([k, v]) => [head(k.replace(/^model\./, prefix), beside), v]);
+        return {
+          config: {
+            model_type: type,
+            text_config: { ...rest, ...(said && { model_type: said }) },
+            tie_word_embeddings,
+          },
+          tensors: { ...Object.fromEntries(moved), 'model.vision_tower.patch.weight': [[4], 1, 1, 0] },
+        };
+      });
+      const model = load(dir);
+      const error = relativeError(
+        noGrad(() => model.forward(answerOf(name, 'input_ids'))),
+        answerOf(name, 'logits'),
+      );
+      assert.ok(error <= MODEL_TOLERANCE, `${type} with ${said}: logits are off by ${error}`);
+      model.dispose();
+    });
+  const odd = familyFolder('llama', (f) => ({
+    ...f,
+    config: { model_type: 'llava', text_config: { ...f.config, model_type: 'opera' } },
+  }));
+  assert.throws(() => load(odd), /text_config.model_type is "opera", which no family serves/);
+});
+
 test('configs that say a thing twice or leave it to the type are read as transformers reads them', {
   skip: skipFamilies,
 }, () => {

@@ -76,10 +76,12 @@ const plainNorm = (f: NormFeature): boolean => f.kind === 'rms' && !f.weightless
 /** Attention that one launch does: everything but what stands here. */
 export function attends(a: Attention, like: Attention): boolean {
   const { alibi, chunk, sinks, clip, temperature, gated, qkNorm, rope, valueNorm, keysOf, outNorm, experts } = a;
+  const { valueDim, valueFactor } = a;
   const sizes = a.heads === like.heads && a.kvHeads === like.kvHeads && a.headDim === like.headDim;
-  const extras = [alibi, chunk, sinks, clip, temperature, gated, valueNorm, keysOf, outNorm, experts].every(
-    (x) => x === undefined || x === false,
-  );
+  const extras = [
+    ...[alibi, chunk, sinks, clip, temperature, gated, valueNorm, keysOf, outNorm, experts],
+    ...[valueDim, valueFactor],
+  ].every((x) => x === undefined || x === false);
   const norms = !qkNorm || (qkNorm.over === 'head' && !qkNorm.afterRope && plainNorm(qkNorm.norm));
   return sizes && extras && norms && rope !== undefined && a.headDim <= 256;
 }
@@ -88,7 +90,9 @@ const latentSizes = (a: LatentAttention): LatentSizes => ({
 });
 /** Latent attention of the same sizes in all layers. */
 const attendsLatent = (a: LatentAttention, like: LatentAttention): boolean =>
-  a.queryRank === like.queryRank && JSON.stringify(latentSizes(a)) === JSON.stringify(latentSizes(like));
+  !a.temperature &&
+  a.queryRank === like.queryRank &&
+  JSON.stringify(latentSizes(a)) === JSON.stringify(latentSizes(like));
 const mixes = (m: Mixer, like: Mixer): boolean =>
   (m.kind === 'attention' && like.kind === 'attention' && attends(m, like)) ||
   (m.kind === 'latent' && like.kind === 'latent' && attendsLatent(m, like));
@@ -101,10 +105,10 @@ function feeds(m: Mlp): boolean {
       [m.gateFactor, m.outFactor, m.innerNorm, m.sparse].every((x) => x === undefined)
     );
   if (m.kind !== 'experts') return false;
-  const { groups, sparseMixer, clamped, onInput, shared, ungated, latent, routerNorm, scaled, summed } = m;
+  const { groups, sparseMixer, clamped, onInput, shared, ungated, latent, routerNorm, scaled, summed, cap } = m;
   if (groups && groups.count > 1) return false;
   const ofShared = [shared?.gated, shared?.factor];
-  const extras = [sparseMixer, clamped, onInput, ungated, latent, ...ofShared, routerNorm, scaled, summed].every(
+  const extras = [sparseMixer, clamped, onInput, ungated, latent, ...ofShared, routerNorm, scaled, summed, cap].every(
     (x) => x === undefined || x === false,
   );
   return extras && isGate(m.activation) && choiceFits({ experts: m.count, chosen: m.chosen });
@@ -116,7 +120,7 @@ function featuresFit(f: Features): boolean {
     !f.parallel &&
     !f.learntPositions &&
     !f.embedNorm &&
-    ![f.layerInputs, f.layerFactors, f.normedSums, f.finalNorm, f.embedWidth, f.streams].some(Boolean) &&
+    ![f.layerInputs, f.layerFactors, f.normedSums, f.finalNorm, f.embedWidth, f.streams, f.headLayer].some(Boolean) &&
     f.branchFactor === undefined &&
     f.layers.every(({ mixer, mlp, ontoNormed }) => !ontoNormed && mixes(mixer, first) && feeds(mlp))
   );

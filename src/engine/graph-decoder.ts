@@ -142,7 +142,7 @@ export class GraphDecoder implements Decoder {
         // The largest logit stays the largest under a cap and a positive factor.
         if (marked)
           this.#steps.product({
-            x: m.norm.forward(x).contiguous(),
+            x: m.headInput(x).contiguous(),
             weight: floats(m.head.weight, 'GraphDecoder'),
             out: logits,
             bias: m.head.bias,

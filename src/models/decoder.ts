@@ -2,6 +2,7 @@
 // alone.
 import type { DType } from '../base/dtype.js';
 import { ArgumentError, ShapeError, UnsupportedError } from '../base/errors.js';
+import { activation } from '../nn/activation.js';
 import { type Init, normal } from '../nn/init.js';
 import { CACHE_TYPES, type CacheType } from '../nn/kv-cache.js';
 import { type AnyLinear, dropout, Embedding, Linear } from '../nn/layers.js';
@@ -102,7 +103,8 @@ export class Block extends Module {
 
   constructor(w: Weights, layer: Layer, f: Features) {
     super();
-    const { hiddenSize: n, norms } = f;
+    const { hiddenSize: n } = f;
+    const norms = layer.norms ?? f.norms;
     // What adds to the residual begins smaller in deep models.
     const deep = normal(0, 0.02 / Math.sqrt(2 * f.layers.length));
     const branches = { Mixer: layer.mixer.kind !== 'none', Mlp: layer.mlp.kind !== 'none' };
@@ -203,12 +205,17 @@ function checkCacheType({ family, layers }: Features, type: CacheType): void {
 }
 
 /** Sines and then cosines of positions, from a turn a position to one in ten thousand times as many. */
-function waves(rows: number, width: number, zeroRow?: number): Float32Array {
+function waves(
+  rows: number,
+  width: number,
+  { zeroRow, open }: NonNullable<NonNullable<Features['learntPositions']>['waves']>,
+): Float32Array {
   const half = Math.floor(width / 2);
+  const last = open ? half : half - 1;
   const table = new Float32Array(rows * width);
   for (let p = 0; p < rows; p++)
     for (let i = 0; i < half && p !== zeroRow; i++) {
-      const angle = p * Math.exp((-i * Math.log(10_000)) / (half - 1));
+      const angle = p * Math.exp((-i * Math.log(10_000)) / last);
       table[p * width + i] = Math.sin(angle);
       table[p * width + half + i] = Math.cos(angle);
     }
@@ -247,6 +254,10 @@ export class CausalLM extends Module {
   readonly blocks: Block[];
   /** The norm before the head. */
   readonly norm: Norm;
+  /** What stands between that norm and the head, where the family has it. */
+  readonly headLayer: AnyLinear | undefined;
+  /** The norm behind it. */
+  readonly headNorm: Norm | undefined;
   /** The embedding's own tensor where they are tied. */
   readonly head: AnyLinear;
   /** How it is shared out among ranks; undefined where it is whole. All ranks run it on the same tokens. */
@@ -290,7 +301,7 @@ export class CausalLM extends Module {
       const size = [learnt.count + learnt.offset, hiddenSize] as const;
       const { device, dtype } = w.builder;
       const stored = learnt.waves
-        ? keep(scope(() => tensor(waves(...size, learnt.waves?.zeroRow), { shape: size, device }).cast(dtype)))
+        ? keep(scope(() => tensor(waves(...size, learnt.waves ?? {}), { shape: size, device }).cast(dtype)))
         : w.tensor('positions', size, normal(0, 0.02));
       this.positions = learnt.offset === 0 ? stored : keep(stored.narrow(0, learnt.offset, learnt.count).copy());
       if (this.positions !== stored) stored.dispose();
@@ -301,9 +312,13 @@ export class CausalLM extends Module {
       if (this.stage && !this.stage.holds(i)) return [];
       const m = keyed(layer.mixer);
       const sizes = m?.kind === 'attention' ? m : { heads: 1, kvHeads: 1, headDim: hiddenSize };
-      return [new Block(w.of(i, sizes), layer, features)];
+      return [new Block(w.of(i, sizes, layer.biases), layer, features)];
     });
     this.norm = norm(w, 'finalNorm', features.finalNorm ?? features.norm, hiddenSize);
+    if (features.headLayer) {
+      this.headLayer = w.linear([{ role: 'headLayer', outputs: hiddenSize }], hiddenSize);
+      this.headNorm = norm(w, 'headNorm', features.norm, hiddenSize);
+    }
     this.head = new Linear<Weight>(
       features.tied ? this.embed.weight : w.matrix('head', [entries, width], normal(0, 0.02)),
       w.bias('head', [entries]),
@@ -406,7 +421,8 @@ export class CausalLM extends Module {
     const { weight, bias } = this.head;
     const { logitFactor, logitSoftcap } = this.config;
     const x = this.hidden(ids, new BatchStep(this.device, ids.shape[1], undefined, undefined, true));
-    const plain = !bias && [logitFactor, logitSoftcap, this.shard, this.embedOut].every((p) => p === undefined);
+    const extras = [logitFactor, logitSoftcap, this.shard, this.embedOut, this.headLayer];
+    const plain = !bias && extras.every((p) => p === undefined);
     if (plain && !(weight instanceof QTensor))
       return linearCrossEntropy(this.norm.forward(x), weight, targets, options);
     const { rows: _, ...how } = options;
@@ -463,11 +479,19 @@ export class CausalLM extends Module {
       ? factor
       : tensor([factor], { device: 'cpu' }).cast(this.dtype).cast('f32').item();
   }
+  /** What the head multiplies of the last layer's output: its norm and, where the family has them, what follows. */
+  headInput(x: Tensor): Tensor {
+    const { headLayer } = this.config;
+    const normed = this.norm.forward(x);
+    const made = headLayer
+      ? (this.headNorm as Norm).forward(activation(headLayer.activation)((this.headLayer as AnyLinear).forward(normed)))
+      : normed;
+    return this.embedOut ? this.embedOut.forward(made) : made;
+  }
   /** The head alone: (batch, time, hidden) to (batch, time, vocabulary), with the family's factor and softcap. */
   logits(x: Tensor): Tensor {
     const { logitFactor, logitSoftcap } = this.config;
-    const normed = this.norm.forward(x);
-    const own = this.head.forward(this.embedOut ? this.embedOut.forward(normed) : normed);
+    const own = this.head.forward(this.headInput(x));
     let y = this.shard ? this.shard.logits(own) : own;
     if (logitFactor !== undefined) y = y.affine(logitFactor, 0);
     if (logitSoftcap !== undefined)

@@ -45,12 +45,15 @@ export interface Attention {
   readonly chunk?: number;
   readonly softcap?: number;
   readonly sinks?: boolean;
+  /** Values are so wide, less than keys, and are multiplied by `valueFactor`. */
+  readonly valueDim?: number;
+  readonly valueFactor?: number;
   /** Queries, keys and values are clamped to this magnitude; where there are norms, after them. */
   readonly clip?: number;
   readonly qkNorm?: QkNorm;
   readonly temperature?: QueryTemperature;
-  /** The output is multiplied by the sigmoid of a gate that the query product holds beside each head. */
-  readonly gated?: boolean;
+  /** The output is multiplied by what these functions make of a gate: a number for each of its own, or one a head. */
+  readonly gated?: 'sigmoid' | 'softplus' | 'softplus by head';
   /** A norm without weights on values. */
   readonly valueNorm?: NormFeature;
   /** Keys and values are those of this earlier layer. */
@@ -75,6 +78,7 @@ export interface LatentAttention {
   readonly scale: number;
   readonly rope: RopeFeature;
   readonly normEps: number;
+  readonly temperature?: QueryTemperature;
 }
 
 /** C * conv(B * x), a short causal convolution by channel. */
@@ -99,6 +103,10 @@ export interface DeltaNet {
   readonly tiled?: boolean;
   /** Rates are stored as they are; else the logarithm of what they take away. */
   readonly ratesStored?: boolean;
+  /** Queries, keys and values are products that stand apart. */
+  readonly apart?: boolean;
+  /** Up to this much of a difference is written: 2 turns what is remembered round. */
+  readonly mostWritten?: number;
 }
 
 /** A matrix by head that decays by steps the input chooses; groups of heads share keys and queries. */
@@ -248,6 +256,8 @@ export interface Experts {
   readonly ungated?: boolean;
   /** Experts work on a narrower vector: a product in front of all of them, another behind. */
   readonly latent?: number;
+  /** A router's logits become cap * tanh(logits / cap). */
+  readonly cap?: number;
   /** What a router's logits become before the choice. */
   readonly score: 'softmax' | 'sigmoid' | 'logits';
   /** A stored bias takes part in the choice but not in the weights. */
@@ -295,6 +305,9 @@ export interface Layer {
   readonly mlp: Mlp;
   /** Branches are added to what their norms made, not to what they read: a factor of that, a factor of the branch. */
   readonly ontoNormed?: { readonly mixer: readonly [number, number]; readonly mlp: readonly [number, number] };
+  /** Which norms stand around its branches, and which of its parts have biases, where other layers differ in it. */
+  readonly norms?: Features['norms'];
+  readonly biases?: readonly Role[];
 }
 
 /** What a decoder is made of, as independent switches: a family's row turns its config into these. */
@@ -353,6 +366,8 @@ export interface Features {
     readonly waves?: {
       /** The row of the table that holds zeros. */
       readonly zeroRow?: number;
+      /** The slowest wave would be the one behind the last. */
+      readonly open?: boolean;
     };
   };
   /** Beside its vector a token has a narrow one for every layer, which meets a gate behind the layer's branches. */
@@ -370,6 +385,11 @@ export interface Features {
   readonly embedFactor?: number;
   /** A norm on the embedding. */
   readonly embedNorm?: boolean;
+  /** A product, an activation and a norm between the last norm and the head. */
+  readonly headLayer?: {
+    /** What the product becomes. */
+    readonly activation: string;
+  };
   /** What logits are multiplied by. */
   readonly logitFactor?: number;
   /** Logits become cap * tanh(logits / cap). */

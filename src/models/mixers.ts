@@ -1,5 +1,5 @@
 // What mixes tokens in a layer: attention with every switch of its features, latent attention, short convolutions.
-import type { NormFeature, Attention, LatentAttention, QkNorm, ShortConv } from './features.js';
+import type { NormFeature, Attention, LatentAttention, QkNorm, QueryTemperature, ShortConv } from './features.js';
 import type { Init } from '../nn/init.js';
 import type { AnyLinear as Linear } from '../nn/layers.js';
 import { Layer, Module } from '../nn/module.js';
@@ -130,21 +130,21 @@ export class AttentionMixer extends Module {
   constructor(w: Weights, f: Attention, hidden: number, deep?: Init) {
     super();
     this.feature = f;
-    const { heads, kvHeads, headDim } = f;
+    const { heads, kvHeads, headDim, valueDim = headDim } = f;
     const order = rowOrder(f.rope);
     const keys = [
       { role: 'k' as const, outputs: kvHeads * headDim, order },
-      { role: 'v' as const, outputs: kvHeads * headDim },
+      { role: 'v' as const, outputs: kvHeads * valueDim },
     ];
     this.qkv = w.linear(
       [
         { role: 'q', outputs: heads * headDim, order },
         ...(f.keysOf === undefined ? keys : []),
-        ...(f.gated ? [{ role: 'qGate' as const, outputs: heads * headDim }] : []),
+        ...(f.gated ? [{ role: 'qGate' as const, outputs: gateWidth(f) }] : []),
       ],
       hidden,
     );
-    this.out = w.linear([{ role: 'o', outputs: hidden }], heads * headDim, deep);
+    this.out = w.linear([{ role: 'o', outputs: hidden }], heads * valueDim, deep);
     if (f.qkNorm) {
       this.qNorm = new HeadNorm(w, 'qNorm', f.qkNorm, heads, headDim, order);
       if (f.keysOf === undefined) this.kNorm = new HeadNorm(w, 'kNorm', f.qkNorm, kvHeads, headDim, order);
@@ -155,7 +155,7 @@ export class AttentionMixer extends Module {
   }
   forward(x: Tensor, context: MixerContext): Tensor {
     const { heads, kvHeads, headDim, rope, clip, qkNorm, temperature, alibi, gated, keysOf, ...how } = this.feature;
-    const { scale, window, chunk, softcap, lends } = how;
+    const { scale, window, chunk, softcap, lends, valueDim = headDim, valueFactor } = how;
     const { step, layer } = context;
     const b = x.shape[0];
     const product = this.qkv.forward(x); // (b, t, (heads + 2 kvHeads) headDim)
@@ -165,12 +165,14 @@ export class AttentionMixer extends Module {
     const made = whole ? product.narrow(1, done, product.shape[1] - done) : product;
     const t = made.shape[1];
     const all = clip === undefined || qkNorm ? made : made.clamp(-clip, clip);
-    const part = (from: number, n: number): Tensor =>
-      all.narrow(2, from * headDim, n * headDim).reshape([b, t, n, headDim]);
+    const part = (from: number, n: number, width = headDim): Tensor =>
+      all.narrow(2, from * headDim, n * width).reshape([b, t, n, width]);
     const own = keysOf === undefined;
     let q = part(0, heads);
     let k = own ? part(heads, kvHeads) : undefined;
-    let v = own ? part(heads + kvHeads, kvHeads) : undefined;
+    let v = own ? part(heads + kvHeads, kvHeads, valueDim) : undefined;
+    if (v && valueFactor !== undefined) v = v.affine(valueFactor, 0);
+    if (v && valueDim < headDim) v = v.cat([v.newZeros([b, t, kvHeads, headDim - valueDim], v.dtype)], 3);
     const normed = (): void => {
       if (this.qNorm) q = this.qNorm.forward(q);
       if (this.kNorm) k = k && this.kNorm.forward(k);
@@ -185,23 +187,37 @@ export class AttentionMixer extends Module {
       [q, k] = [q.ropeThd(c, s), k?.ropeThd(c, s)];
     }
     if (qkNorm?.afterRope) normed();
-    if (temperature) {
-      const { beta, scale: by, offset, withPads } = temperature;
-      const table = context.column(temperature, (p) => 1 + beta * Math.log(1 + Math.floor((p + offset) / by)));
-      q = q.mul(step.rows(table, withPads).reshape([-1, t, 1, 1]));
-    }
+    if (temperature) q = tempered(q, temperature, context);
     if (alibi) this.#slopes ??= x.device.now(() => keep(tensor(Float32Array.from(alibi), { device: x.device })));
     const { sinks } = this;
     const y = step.attend(keysOf ?? layer, q, k, v, {
       ...{ scale, window, chunk, softcap, lends, sinks },
       alibi: this.#slopes,
     });
-    const answers = y.reshape([b, t, heads * headDim]);
+    const narrow = valueDim < headDim ? y.narrow(3, 0, valueDim) : y;
+    const answers = narrow.reshape([b, t, heads * valueDim]);
     if (whole) return this.out.forward(whole.cat([answers], 1));
     const flat = this.outNorm ? this.outNorm.forward(answers) : answers;
     const gate = (heads + (own ? 2 * kvHeads : 0)) * headDim;
-    return this.out.forward(gated ? flat.mul(made.narrow(2, gate, heads * headDim).sigmoid()) : flat);
+    return this.out.forward(gated ? openedBy(gated, flat, made.narrow(2, gate, gateWidth(this.feature))) : flat);
   }
+}
+const gateWidth = ({ gated, heads, headDim }: Attention): number =>
+  gated === 'softplus by head' ? heads : heads * headDim;
+/** Answers (b, t, heads headDim) times what gates let through. */
+function openedBy(how: NonNullable<Attention['gated']>, answers: Tensor, gates: Tensor): Tensor {
+  if (how === 'sigmoid') return answers.mul(gates.sigmoid());
+  const open = gates.cast('f32').softplus().cast(answers.dtype);
+  if (how === 'softplus') return answers.mul(open);
+  const [b, t, heads] = gates.shape;
+  return answers.reshape([b, t, heads, -1]).mul(open.unsqueeze(3)).reshape(answers.shape);
+}
+
+/** Queries (b, t, heads, width) louder the later they come. */
+function tempered(q: Tensor, how: QueryTemperature, { column, step }: MixerContext): Tensor {
+  const { beta, scale, offset, withPads } = how;
+  const table = column(how, (p) => 1 + beta * Math.log(1 + Math.floor((p + offset) / scale)));
+  return q.mul(step.rows(table, withPads).reshape([-1, q.shape[1], 1, 1]));
 }
 
 /** Runs of fewer new tokens multiply by the latents themselves; longer ones make keys and values of them first. */
@@ -257,13 +273,15 @@ export class LatentMixer extends Module {
     }
     this.out = w.linear([{ role: 'o', outputs: hidden }], heads * valueDim, deep);
   }
-  forward(x: Tensor, { layer, step, tables }: MixerContext): Tensor {
-    const { heads, rank, nopeDim, ropeDim, valueDim, rope } = this.feature;
+  forward(x: Tensor, context: MixerContext): Tensor {
+    const { layer, step, tables } = context;
+    const { heads, rank, nopeDim, ropeDim, valueDim, rope, temperature } = this.feature;
     const [b, t] = x.shape;
     const queries = this.q
       ? this.q.forward(x)
       : (this.qB as Linear).forward((this.qANorm as Norm).forward((this.qA as Linear).forward(x)));
-    const q = queries.reshape([b, t, heads, nopeDim + ropeDim]);
+    const plain = queries.reshape([b, t, heads, nopeDim + ropeDim]);
+    const q = temperature ? tempered(plain, temperature, context) : plain;
     const { cos, sin } = tables(rope);
     const [c, s] = [step.rows(cos), step.rows(sin)];
     const qNope = q.narrow(3, 0, nopeDim).permute([0, 2, 1, 3]); // (b, heads, t, nope)

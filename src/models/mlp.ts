@@ -173,7 +173,14 @@ export class Mixture extends Layer {
     // In f32 even where the whole module was cast to something smaller.
     const read = this.routerNorm ? this.routerNorm.forward(x).affine(f.routerNorm?.factor ?? 1, 0) : x;
     const scored = read.cast('f32').matmul(weight.cast('f32').t());
-    const logits = bias ? scored.add(bias.cast('f32')) : scored; // (tokens, experts)
+    const whole = bias ? scored.add(bias.cast('f32')) : scored; // (tokens, experts)
+    const logits =
+      f.cap === undefined
+        ? whole
+        : whole
+            .affine(1 / f.cap, 0)
+            .tanh()
+            .affine(f.cap, 0);
     if (f.sparseMixer !== undefined) return sparseMixer(logits, f.sparseMixer);
     const scores = f.score === 'softmax' ? logits.softmax(-1) : f.score === 'sigmoid' ? logits.sigmoid() : logits;
     let choice = this.choiceBias ? scores.add(this.choiceBias.cast('f32')) : scores;

@@ -50,23 +50,30 @@ export class DeltaMixer extends Module {
     super();
     this.feature = f;
     const [keys, values] = [f.keyHeads * f.keyDim, f.valueHeads * f.valueDim];
+    const parts = [
+      { role: 'stateQuery' as const, outputs: keys },
+      { role: 'stateKey' as const, outputs: keys },
+      { role: 'stateValue' as const, outputs: values },
+    ];
     this.input = w.linear(
       [
-        { role: 'stateIn', outputs: 2 * keys + values },
+        ...(f.apart ? parts : [{ role: 'stateIn' as const, outputs: 2 * keys + values }]),
         { role: 'stateGate', outputs: values },
         { role: 'stateRate', outputs: f.valueHeads },
         { role: 'stateStep', outputs: f.valueHeads },
       ],
       hidden,
     );
-    this.weight = w.tensor('stateConv', [2 * keys + values, 1, f.width]);
+    this.weight = f.apart
+      ? w.pieces('stateConv', ['q', 'k', 'v'], [2 * keys + values, 1, f.width])
+      : w.tensor('stateConv', [2 * keys + values, 1, f.width]);
     this.decay = w.tensor('stateDecay', [f.valueHeads], undefined, 'weight', 'f32');
     this.shift = w.tensor('stateShift', [f.valueHeads], undefined, 'weight', 'f32');
     this.normWeight = w.normWeight('stateNorm', [f.valueDim], 'f32');
     this.out = w.linear([{ role: 'stateOut', outputs: hidden }], values, deep);
   }
   forward(x: Tensor, context: MixerContext): Tensor {
-    const { keyHeads, valueHeads, keyDim, valueDim, eps, tiled, activation: name } = this.feature;
+    const { keyHeads, valueHeads, keyDim, valueDim, eps, tiled, activation: name, mostWritten } = this.feature;
     const { step, layer } = context;
     const [b, t] = x.shape;
     const [keys, values] = [keyHeads * keyDim, valueHeads * valueDim];
@@ -79,10 +86,11 @@ export class DeltaMixer extends Module {
     const q = repeated(unitLength(part(0, keyHeads, keyDim)), times, tiled).affine(1 / Math.sqrt(keyDim), 0);
     const k = repeated(unitLength(part(keys, keyHeads, keyDim)), times, tiled);
     const v = part(2 * keys, valueHeads, valueDim);
-    const rate = all
+    const share = all
       .narrow(2, wide + values, valueHeads)
       .sigmoid()
       .cast('f32');
+    const rate = mostWritten === undefined ? share : share.affine(mostWritten, 0);
     const steps = all.narrow(2, wide + values + valueHeads, valueHeads).cast('f32');
     const decay = steps.add(this.shift).softplus().mul(ratesOf(this.decay, this.feature));
     const y = step.overState(layer, [q, k, v, decay, rate], ([q, k, v, decay, rate], state) =>

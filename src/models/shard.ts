@@ -47,6 +47,7 @@ const DIVIDED: { readonly [R in Role]?: readonly [weight: number, bias?: number]
   // By heads.
   ...{ q: [0, 0], k: [0, 0], v: [0, 0], qB: [0, 0], kvB: [0, 0], sinks: [0], o: [1], qGate: [0, 0] },
   ...{ stateIn: [0, 0], stateConv: [0, 0], stateGate: [0, 0], stateRate: [0, 0], stateStep: [0, 0] },
+  ...{ stateQuery: [0], stateKey: [0], stateValue: [0] },
   ...{ stateDecay: [0], stateShift: [0], stateSkip: [0], stateOut: [1], stateParts: [1], stateSteps: [0, 0] },
   // By channels.
   ...{ convIn: [0, 0], conv: [0, 0], convOut: [1] },
@@ -118,7 +119,7 @@ export class Shard {
     if (m.kind === 'attention' && m.outNorm) this.#refuse(i, 'a norm over all heads does not divide');
     if (mlp.kind === 'both' || (mlp.kind === 'dense' && (mlp.innerNorm || mlp.sparse !== undefined)))
       this.#refuse(i, 'what reads a whole feed-forward branch does not divide');
-    return { mixer: this.#mixer(layer.mixer, i), mlp: this.#mlp(layer.mlp, i) };
+    return { ...layer, mixer: this.#mixer(layer.mixer, i), mlp: this.#mlp(layer.mlp, i) };
   }
   #mixer(m: Mixer, i: number): Mixer {
     const n = this.group.size;

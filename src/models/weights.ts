@@ -21,7 +21,7 @@ import { reorderHeads, take, type Taken } from './stored-rows.js';
 /** Parts of the whole model. */
 export const MODEL_ROLES = [
   ...['embed', 'positions', 'embedNorm', 'layerEmbed', 'layerInputs', 'layerInputNorm'],
-  ...['embedIn', 'embedOut', 'streamsIn', 'streamsOut', 'finalNorm', 'head'],
+  ...['embedIn', 'embedOut', 'streamsIn', 'streamsOut', 'finalNorm', 'headLayer', 'headNorm', 'head'],
 ] as const;
 /** Parts of a layer. */
 export const LAYER_ROLES = [
@@ -37,6 +37,7 @@ export const LAYER_ROLES = [
   ...['convIn', 'conv', 'convOut'],
   ...['qGate', 'stateIn', 'stateGate', 'stateRate', 'stateStep', 'stateConv', 'stateDecay', 'stateShift', 'stateSkip'],
   ...['stateNorm', 'stateOut', 'stateSteps', 'stateStepNorm', 'stateKeyNorm', 'stateQueryNorm', 'stateParts'],
+  ...['stateQuery', 'stateKey', 'stateValue'],
 ] as const;
 export type Role = (typeof MODEL_ROLES)[number] | (typeof LAYER_ROLES)[number];
 
@@ -119,9 +120,9 @@ export class Weights {
     this.layer = layer;
     this.#prefix = layer === undefined ? '' : `${names.layer.replace('{i}', String(layer))}.`;
   }
-  /** Those of one layer, whose heads may have sizes of their own. */
-  of(layer: number, sizes: HeadSizes = this.#sizes): Weights {
-    return new Weights(this.builder, this.#names, sizes, this.#biases, this.stored, this.shard, layer);
+  /** Those of one layer, whose heads may have sizes and whose parts biases of their own. */
+  of(layer: number, sizes: HeadSizes = this.#sizes, biases = this.#biases): Weights {
+    return new Weights(this.builder, this.#names, sizes, biases, this.stored, this.shard, layer);
   }
   #full(p: Place, kind: 'weight' | 'bias', expert = 0): string {
     if (kind === 'bias' && p.bias !== undefined) return `${this.#prefix}${p.bias}`;
@@ -178,6 +179,23 @@ export class Weights {
     const part = this.shard?.part(role, kind, this.layer);
     if (!part) return this.builder.get(shape, name, init, dtype);
     return this.builder.part(wholeShape(shape, part), name, part, dtype);
+  }
+
+  /**
+   * A part whose stored pieces stand one below the other, each of as many rows as it has; '{p}' in the name stands for a
+   * piece's own.
+   */
+  pieces(role: Role, pieces: readonly string[], shape: Shape): Tensor {
+    const p = placesOf(this.#names[role] as Where).find((x) => x.name.includes('{p}'));
+    const names = p ? pieces.map((piece) => this.#full(p, 'weight').replace('{p}', piece)) : [];
+    if (!p || !this.builder.has(names[0])) return this.tensor(role, shape);
+    const part = this.shard?.part(role, 'weight', this.layer);
+    const made = scope(() => {
+      const [first, ...rest] = names.map((name) => this.builder.get(undefined, name));
+      const whole = first.cat(rest, 0);
+      return (part ? partOf(whole, part, names[0]) : whole).copy();
+    });
+    return this.#checked(keep(made), [{ role, shape }], 'weight', names[0]);
   }
 
   /** What of stored tensors makes parts that lie in the same ones: a model's, or this rank's. */
@@ -390,8 +408,9 @@ export class Weights {
   #linear(parts: readonly LinearPart[], inputs: number, init: Init = normal(0, 0.02)): AnyLinear {
     const [first] = parts;
     const biased = this.#biases.includes(first.role);
-    if (parts.some((x) => this.#biases.includes(x.role) !== biased))
-      throw new ShapeError(`weights: of ${parts.map((x) => x.role).join(', ')} all have a bias or none`);
+    const alike = parts.every((x) => this.#biases.includes(x.role) === biased);
+    if (!alike && !biased)
+      throw new ShapeError(`weights: of ${parts.map((x) => x.role).join(', ')} the first has no bias, and others do`);
     if (!this.has(first.role)) {
       const [p] = placesOf(this.#names[first.role] as Where);
       if (parts.length === 1)
@@ -412,9 +431,9 @@ export class Weights {
         biased ? this.builder.get([outputs], `${name}.bias`, ZERO) : undefined,
       );
     }
-    const joined = (kind: 'weight' | 'bias'): Weight =>
+    const joined = (kind: 'weight' | 'bias', of = parts): Weight =>
       this.#joined(
-        parts.map(({ role, outputs: n, order }) => ({
+        of.map(({ role, outputs: n, order }) => ({
           role,
           shape: kind === 'weight' ? [n, inputs] : [n],
           ...(order && { order }),
@@ -422,9 +441,25 @@ export class Weights {
         kind,
         init,
       );
-    const bias = biased ? (joined('bias') as Tensor) : undefined;
+    const bias = !biased
+      ? undefined
+      : alike
+        ? (joined('bias') as Tensor)
+        : this.#withZeros(parts, (own) => joined('bias', own) as Tensor);
     const weight = joined('weight');
     return this.shard?.linear(first.role, weight, bias, this.layer) ?? new Linear<Weight>(weight, bias);
+  }
+  /** Biases of parts side by side, of which some have none. */
+  #withZeros(parts: readonly LinearPart[], biasOf: (own: readonly LinearPart[]) => Tensor): Tensor {
+    return keep(
+      scope(() => {
+        const like = biasOf([parts[0]]);
+        const rest = parts
+          .slice(1)
+          .map((x) => (this.#biases.includes(x.role) ? biasOf([x]) : like.newZeros([x.outputs], like.dtype)));
+        return like.cat(rest, 0);
+      }),
+    );
   }
   /** A vector that norms multiply by. */
   normWeight(role: Role, shape: Shape, dtype = this.builder.dtype): Tensor {

@@ -152,7 +152,8 @@ export interface Recipe {
   readonly attention?: (i: number) => Partial<Attention>;
   readonly mixer?: (i: number) => Layer['mixer'];
   readonly mlp: (i: number) => Mlp;
-  readonly ontoNormed?: (i: number) => NonNullable<Layer['ontoNormed']>;
+  /** What else is a layer's own. */
+  readonly layer?: (i: number) => Partial<Layer>;
   readonly tied?: boolean;
   /** Parts with a bias; none if left out. */
   readonly biases?: readonly Role[];
@@ -192,7 +193,7 @@ export function build(family: string, c: Config, s: Sizes, r: Recipe): Features 
     layers: Array.from({ length: s.layers }, (_, i) => ({
       mixer: r.mixer ? r.mixer(i) : { ...base, ...r.attention?.(i) },
       mlp: branch(i),
-      ...(r.ontoNormed && { ontoNormed: r.ontoNormed(i) }),
+      ...r.layer?.(i),
     })),
     norm: r.norm,
     norms: PRE_NORMS,

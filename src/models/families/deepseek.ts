@@ -1,6 +1,7 @@
 // DeepSeek and its kin: latent attention, and mixtures whose router chooses groups of experts first.
-import type { Config } from '../config.js';
-import type { Experts, Features, LatentAttention, Mlp } from '../features.js';
+import { FormatError } from '../../base/errors.js';
+import { Config, type Json } from '../config.js';
+import { type Experts, type Features, type LatentAttention, type Layer, type Mlp, PRE_NORMS } from '../features.js';
 import type { RopeFeature } from '../rope.js';
 import {
   ATTENTION_BIAS,
@@ -38,15 +39,22 @@ function yarnScale(rope: RopeFeature): number {
 /** DeepSeek's values are 128 wide where a config says nothing, MiniCPM's a head's share of the hidden size. */
 const unsaidValues = (c: Config): number =>
   c.json.model_type === 'minicpm3' ? c.count('hidden_size') / c.count('num_attention_heads') : 128;
-function latent(c: Config, interleaved: boolean): LatentAttention {
+function latent(c: Config, interleaved: boolean, wide?: { readonly unsaid: Json }): LatentAttention {
   const ropeDim = c.count('qk_rope_head_dim', 64, 1);
   const nopeDim = c.count('qk_nope_head_dim', 128);
   const maxPositions = c.count('max_position_embeddings', 2048, 1);
-  const rope = ropeOf(
+  const headDim = wide ? nopeDim + ropeDim : ropeDim;
+  const read = ropeOf(
     c,
-    { headDim: ropeDim, maxPositions, hidden: 0, layers: 0, heads: 0, kvHeads: 0 },
-    { interleaved },
+    { headDim, maxPositions, hidden: 0, layers: 0, heads: 0, kvHeads: 0 },
+    { interleaved, ...(wide && { ...wide, partial: ropeDim / headDim }) },
   );
+  // Where the part that turns is said as a share of both, it must be the part that is meant to.
+  if (read.rotated !== ropeDim)
+    throw new FormatError(
+      `${c.where}: partial_rotary_factor is ${read.rotated / headDim}, qk_rope_head_dim ${ropeDim}`,
+    );
+  const rope = { ...read, headDim: ropeDim };
   c.ignore('head_dim', 'qk_head_dim', 'num_key_value_heads', 'mlp_bias');
   return {
     kind: 'latent',
@@ -124,7 +132,10 @@ function deepseekV3(c: Config): Features {
   const type = c.json.model_type;
   const mlp = type === 'youtu' ? () => gated(c) : denseFirst(c, () => biasedExperts(c), type === 'deepseek_v3' ? 3 : 1);
   const biases = biasesBy(c, { attention_bias: LATENT_BIAS });
-  return build('deepseek_v3', c, s, { norm, mixer: () => mixer, mlp, biases });
+  // A.X K1 has a norm behind its mixtures.
+  const around = { ...PRE_NORMS, afterMlp: true };
+  const layer = (i: number): Partial<Layer> => (type === 'axk1' && mlp(i).kind === 'experts' ? { norms: around } : {});
+  return build('deepseek_v3', c, s, { norm, mixer: () => mixer, mlp, layer, biases });
 }
 
 const LATENT_NAMES = {
@@ -153,10 +164,32 @@ const deepseek2 = family({
   gguf: { architectures: ['deepseek2'], yarnLog: 0.1 },
 });
 const deepseek3 = family({
-  types: ['deepseek_v3', 'kimi_k2', 'glm4_moe_lite', 'youtu'],
+  types: ['deepseek_v3', 'kimi_k2', 'glm4_moe_lite', 'youtu', 'axk1'],
   features: deepseekV3,
-  names: LATENT_NAMES,
+  names: { ...LATENT_NAMES, afterMlp: ['post_mlp_layernorm', 'mlp.post_mlp_layernorm'] },
   ignored: EXTRA_LAYERS,
+});
+
+const MISTRAL4_ROPE = {
+  ...{ rope_type: 'yarn', factor: 128, original_max_position_embeddings: 8192, mscale: 1, mscale_all_dim: 1 },
+  ...{ rope_theta: 10_000, beta_fast: 32, beta_slow: 1, llama_4_scaling_beta: 0.1 },
+};
+/** Latent attention with Ministral 3's queries, and DeepSeek 2's router with the third's groups. */
+const mistral4 = family({
+  types: ['mistral4'],
+  features: (c) => {
+    const s = { ...sizesOf(c), headDim: 1 };
+    const plain = latent(c, c.flag('rope_interleave', true), { unsaid: MISTRAL4_ROPE });
+    const given = c.inner('rope_parameters') ?? c.inner('rope_scaling') ?? new Config(MISTRAL4_ROPE);
+    const beta = given.optional('llama_4_scaling_beta');
+    given.ignore('max_position_embeddings', 'original_max_position_embeddings');
+    const temperature = { beta: beta ?? 0, scale: plain.rope.original ?? s.maxPositions, offset: 0 };
+    const mixer = beta ? { ...plain, temperature } : plain;
+    const mixture = (): Experts => ({ ...biasedExperts(c), score: 'softmax', choiceBias: false });
+    const biases = biasesBy(c, { attention_bias: LATENT_BIAS });
+    return build('mistral4', c, s, { norm: rms(c), mixer: () => mixer, mlp: denseFirst(c, mixture), biases });
+  },
+  names: LATENT_NAMES,
 });
 
 const minicpm3 = family({
@@ -214,4 +247,4 @@ const glmMoe = family({
   },
 });
 
-export const DEEPSEEK_FAMILIES = [deepseek2, deepseek3, minicpm3, glmMoe];
+export const DEEPSEEK_FAMILIES = [deepseek2, deepseek3, mistral4, minicpm3, glmMoe];

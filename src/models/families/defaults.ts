@@ -228,7 +228,32 @@ const TEXT = `
   gemma4_text: head_dim=256 hidden_activation=gelu_pytorch_tanh max_position_embeddings=131072 rms_norm_eps=1e-06
     tie_word_embeddings=true attention_bias=false sliding_window=512 hidden_size_per_layer_input=256
     vocab_size_per_layer_input=262144 attention_k_eq_v=false num_kv_shared_layers=0 enable_moe_block=false
-    use_double_wide_mlp=false num_key_value_heads=4`;
+    use_double_wide_mlp=false num_key_value_heads=4
+  modernbert-decoder: hidden_activation=gelu max_position_embeddings=8192 norm_eps=1e-05 tie_word_embeddings=true
+    attention_bias=false mlp_bias=false norm_bias=false decoder_bias=true classifier_bias=false
+    classifier_activation=gelu local_attention=128
+  gpt_neox_japanese: hidden_act=gelu max_position_embeddings=2048 layer_norm_eps=1e-05 tie_word_embeddings=true
+    intermediate_multiple_size=4
+  ctrl: n_positions=256 layer_norm_epsilon=1e-06 tie_word_embeddings=true
+  aria_text: hidden_act=silu max_position_embeddings=2048 rms_norm_eps=1e-06 tie_word_embeddings=false
+    attention_bias=false mlp_bias=false moe_num_experts=8 moe_topk=2 moe_num_shared_experts=2
+  olmo_hybrid: hidden_act=silu max_position_embeddings=65536 rms_norm_eps=1e-06 tie_word_embeddings=false
+    attention_bias=false linear_conv_kernel_dim=4 linear_allow_neg_eigval=true
+  axk1: hidden_act=silu max_position_embeddings=32768 rms_norm_eps=1e-06 tie_word_embeddings=false
+    attention_bias=false n_shared_experts=1 routed_scaling_factor=2.5 kv_lora_rank=512 q_lora_rank=1536
+    qk_rope_head_dim=64 v_head_dim=128 qk_nope_head_dim=128 n_group=8 topk_group=4 num_experts_per_tok=8
+    first_k_dense_replace=1 norm_topk_prob=true rope_interleave=true
+  mistral4: hidden_act=silu max_position_embeddings=1048576 rms_norm_eps=1e-06 tie_word_embeddings=false
+    attention_bias=false n_shared_experts=1 routed_scaling_factor=1.0 kv_lora_rank=256 q_lora_rank=1024
+    qk_rope_head_dim=64 v_head_dim=128 qk_nope_head_dim=64 n_group=1 topk_group=1 num_experts_per_tok=4
+    first_k_dense_replace=0 norm_topk_prob=true rope_interleave=true
+  laguna: head_dim=128 hidden_act=silu max_position_embeddings=131072 rms_norm_eps=1e-06 tie_word_embeddings=false
+    attention_bias=false num_experts_per_tok=8 gating=true moe_routed_scaling_factor=1.0
+    moe_apply_router_weight_on_input=false moe_router_logit_softcapping=0.0 sliding_window=512
+    shared_expert_intermediate_size=512 num_key_value_heads=8
+  mimo_v2_flash: head_dim=192 hidden_act=silu max_position_embeddings=131072 rms_norm_eps=1e-05
+    tie_word_embeddings=false attention_bias=false routed_scaling_factor=1.0 v_head_dim=128 n_group=1 topk_group=1
+    num_experts_per_tok=8 norm_topk_prob=true sliding_window=128 attention_value_scale=0.707 num_key_value_heads=4`;
 
 const value = (text: string): unknown => {
   if (text === 'true' || text === 'false') return text === 'true';

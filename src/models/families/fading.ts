@@ -122,7 +122,7 @@ const minimax = family({
           score: 'softmax',
           weights: 'normalised',
         }),
-      ontoNormed: (i) => ({ mixer: types[i] === 'linear_attention' ? linear : full, mlp }),
+      layer: (i) => ({ ontoNormed: { mixer: types[i] === 'linear_attention' ? linear : full, mlp } }),
     });
   },
   names: {

@@ -164,8 +164,6 @@ const afmoe = family({
   features: (c) => {
     const s = sizesOf(c);
     const norm = rms(c, 1e-5);
-    // The output's gate never has a bias, and all of the product's parts have one or none.
-    c.only('attention_bias', false);
     const every = c.count('global_attn_every_n_layers', 4, 1);
     const windows = windowsBy(c, layerTypes(c, s.layers, lastFull(every)), c.optional('sliding_window'));
     const rope = ropeOf(c, s);
@@ -189,9 +187,10 @@ const afmoe = family({
       attention: (i) => ({
         window: windows[i],
         ...(windows[i] !== undefined && { rope }),
-        ...{ qkNorm: { norm, over: 'head' }, gated: true },
+        ...{ qkNorm: { norm, over: 'head' }, gated: 'sigmoid' },
       }),
       mlp: (i) => (i < dense ? gated(c) : experts(c, mixture)),
+      biases: biasesBy(c, { attention_bias: ATTENTION_BIAS }),
       more: { norms: ALL_NORMS, ...(c.flag('mup_enabled', false) && { embedFactor: Math.sqrt(s.hidden) }) },
     });
   },

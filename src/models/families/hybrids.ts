@@ -1,10 +1,21 @@
-// Decoders whose layers remember a matrix that is written to by the delta rule: Qwen3-Next and Qwen3.5 have such layers
-// between gated attention.
+// Decoders whose layers remember a matrix that is written to by the delta rule: Qwen3-Next, Qwen3.5 and OLMo Hybrid have
+// such layers between attention.
 import { FormatError, UnsupportedError } from '../../base/errors.js';
 import type { Config } from '../config.js';
-import type { DeltaNet, Features, Mixer } from '../features.js';
+import { type DeltaNet, type Features, type Mixer, POST_NORMS } from '../features.js';
 import type { Names, Place, Rows } from '../weights.js';
-import { ATTENTION_BIAS, activationOf, biasesBy, build, gated, layerTypes, rms, ropeOf, sizesOf } from './common.js';
+import {
+  ATTENTION_BIAS,
+  activationOf,
+  biasesBy,
+  build,
+  gated,
+  layerTypes,
+  LLAMA_NAMES,
+  rms,
+  ropeOf,
+  sizesOf,
+} from './common.js';
 import { QWEN_MOE_NAMES, qwenExperts, qwenMlp } from './qwen.js';
 import { family } from './row.js';
 
@@ -20,6 +31,10 @@ const deltaNet = (c: Config): DeltaNet => ({
   eps: c.number('rms_norm_eps', 1e-6),
   activation: activationOf(c),
 });
+function checkHeads(c: Config, { valueHeads, keyHeads }: DeltaNet): void {
+  if (valueHeads % keyHeads !== 0)
+    throw new FormatError(`${c.where}: ${valueHeads} value heads do not divide into ${keyHeads} key heads`);
+}
 function qwenNext(c: Config): Features {
   const type = c.json.model_type as string;
   const mixed = type !== 'qwen3_5_text';
@@ -33,8 +48,7 @@ function qwenNext(c: Config): Features {
   c.ignore('mtp_num_hidden_layers', 'mtp_use_dedicated_embeddings', 'mamba_ssm_dtype', 'attn_output_gate');
   const types = layerTypes(c, s.layers, (i) => ((i + 1) % period ? 'linear_attention' : 'full_attention'));
   const delta = deltaNet(c);
-  if (delta.valueHeads % delta.keyHeads !== 0)
-    throw new FormatError(`${c.where}: ${delta.valueHeads} value heads do not divide into ${delta.keyHeads} key heads`);
+  checkHeads(c, delta);
   const shared = mixed ? { inner: c.count('shared_expert_intermediate_size', 512), gated: true } : undefined;
   const mlp = mixed ? qwenMlp(c, () => qwenExperts(c, shared, type === 'qwen3_5_moe_text')) : () => gated(c);
   return build(type, c, s, {
@@ -45,7 +59,8 @@ function qwenNext(c: Config): Features {
         throw new UnsupportedError(`${c.where}: layer_types holds ${JSON.stringify(types[i])}`);
       const { heads, kvHeads, headDim } = s;
       const scale = 1 / Math.sqrt(headDim);
-      return { kind: 'attention', heads, kvHeads, headDim, scale, rope, qkNorm: { norm, over: 'head' }, gated: true };
+      const qkNorm = { norm, over: 'head' } as const;
+      return { kind: 'attention', heads, kvHeads, headDim, scale, rope, qkNorm, gated: 'sigmoid' };
     },
     mlp,
     biases,
@@ -151,4 +166,82 @@ const qwen35Moe = family({
   gguf: { ...QWEN_FILE, architectures: ['qwen35moe'] },
 });
 
-export const HYBRID_FAMILIES = [next, qwen35, qwen35Moe];
+// ---- OLMo ----
+
+/** Attention with norms behind its branches, with a rope or without, between delta nets with norms in front. */
+const olmoHybrid = family({
+  types: ['olmo_hybrid'],
+  features: (c) => {
+    const s = sizesOf(c);
+    const norm = rms(c);
+    const rope = turnsNothing(c) ? undefined : ropeOf(c, s);
+    const types = layerTypes(c, s.layers, (i) =>
+      i % 4 === 3 || (i === s.layers - 1 && s.layers < 4) ? 'full_attention' : 'linear_attention',
+    );
+    const { heads, kvHeads, headDim } = s;
+    const keyHeads = c.count('linear_num_key_heads', heads, 1);
+    const keyDim = c.count('linear_key_head_dim', Math.trunc((0.75 * s.hidden) / keyHeads), 1);
+    const delta: DeltaNet = {
+      kind: 'delta',
+      keyHeads,
+      valueHeads: c.count('linear_num_value_heads', heads, 1),
+      keyDim,
+      valueDim: c.count('linear_value_head_dim', 2 * keyDim, 1),
+      width: c.count('linear_conv_kernel_dim', 4, 1),
+      eps: 1e-5,
+      activation: activationOf(c),
+      apart: true,
+      ...(c.flag('linear_allow_neg_eigval', true) && { mostWritten: 2 }),
+    };
+    checkHeads(c, delta);
+    c.ignore('linear_a_log_min', 'linear_a_log_max', 'linear_dt_min', 'linear_dt_max', 'linear_dt_init_floor');
+    return build('olmo_hybrid', c, s, {
+      norm,
+      mixer: (i): Mixer => {
+        if (types[i] === 'linear_attention') return delta;
+        if (types[i] !== 'full_attention')
+          throw new UnsupportedError(`${c.where}: layer_types holds ${JSON.stringify(types[i])}`);
+        const scale = 1 / Math.sqrt(headDim);
+        return {
+          kind: 'attention',
+          heads,
+          kvHeads,
+          headDim,
+          scale,
+          ...(rope && { rope }),
+          qkNorm: { norm, over: 'whole' },
+        };
+      },
+      mlp: () => gated(c),
+      layer: (i) => (types[i] === 'full_attention' ? { norms: POST_NORMS } : {}),
+      biases: biasesBy(c, { attention_bias: ATTENTION_BIAS }),
+    });
+  },
+  names: {
+    ...LLAMA_NAMES,
+    beforeMixer: ['input_layernorm', 'attention_layer_norm'],
+    beforeMlp: ['post_attention_layernorm', 'feedforward_layer_norm'],
+    afterMixer: ['post_attention_layernorm', 'feedforward_layer_norm'],
+    afterMlp: 'post_feedforward_layernorm',
+    stateQuery: 'linear_attn.q_proj',
+    stateKey: 'linear_attn.k_proj',
+    stateValue: 'linear_attn.v_proj',
+    stateGate: 'linear_attn.g_proj',
+    stateRate: 'linear_attn.b_proj',
+    stateStep: 'linear_attn.a_proj',
+    stateConv: ['linear_attn.conv1d', 'linear_attn.{p}_conv1d'],
+    stateDecay: { name: 'linear_attn.A_log', bare: true },
+    stateShift: { name: 'linear_attn.dt_bias', bare: true },
+    stateNorm: 'linear_attn.o_norm',
+    stateOut: 'linear_attn.o_proj',
+  },
+});
+/** A base that is null says that nothing turns, whatever else is said of a rope. */
+function turnsNothing(c: Config): boolean {
+  const given = c.inner('rope_parameters');
+  if (given?.json.rope_theta !== null) return false;
+  given.ignore(...Object.keys(given.json));
+  return true;
+}
+
+export const HYBRID_FAMILIES = [next, qwen35, qwen35Moe, olmoHybrid];

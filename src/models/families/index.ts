@@ -11,6 +11,9 @@ import { MAMBA_FAMILIES } from './mamba.js';
 import { OTHER_FAMILIES } from './others.js';
 import { PHI_FAMILIES } from './phi.js';
 import { QWEN_FAMILIES } from './qwen.js';
+import { RARE_FAMILIES } from './rare.js';
+import { READER_FAMILIES } from './readers.js';
+import { WINDOWED_MIXTURES } from './windowed-mixtures.js';
 
 export const DECODER_FAMILIES = [
   ...LLAMA_FAMILIES,
@@ -25,4 +28,7 @@ export const DECODER_FAMILIES = [
   ...MAMBA_FAMILIES,
   ...FADING_FAMILIES,
   ...FURTHER_FAMILIES,
+  ...WINDOWED_MIXTURES,
+  ...RARE_FAMILIES,
+  ...READER_FAMILIES,
 ];

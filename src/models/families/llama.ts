@@ -117,11 +117,6 @@ const ministral3 = family({
     });
   },
   names: LLAMA_NAMES,
-  wrappers: {
-    types: ['mistral3'],
-    prefixes: ['model.language_model.', 'language_model.model.'],
-    ignored: /(vision_tower|multi_modal_projector)\./,
-  },
   gguf: { architectures: ['mistral3'], permuted: ['mistral3'], yarnLog: 1 },
 });
 

@@ -21,12 +21,15 @@ export interface FamilyRow {
   /** Tensors that some files carry and nobody needs. */
   readonly ignored?: (c: Config) => RegExp;
   readonly gguf?: GgufRow;
-  /** The text model is a part of a larger one: its config lies in text_config, its tensors begin with one of these. */
-  readonly wrappers?: {
-    readonly types: readonly string[];
-    readonly prefixes: readonly string[];
-    readonly ignored: RegExp;
-  };
+  readonly wrappers?: Wrapper;
+}
+/** The text model is a part of a larger one: its config lies in text_config, its tensors begin with one of these. */
+export interface Wrapper {
+  readonly types: readonly string[];
+  readonly prefixes: readonly string[];
+  readonly ignored: RegExp;
+  /** The text's type where the config does not say; by itself the family's own. */
+  readonly unsaid?: string;
 }
 
 /** Tables and masks that old files carry. */
@@ -56,6 +59,9 @@ function placed(names: Names, source: ModelSource, prefixes: readonly string[]):
   const out: Record<string, unknown> = { ...names };
   for (const role of [...MODEL_ROLES, 'layer'] as const)
     if (typeof out[role] === 'string') out[role] = moved(out[role] as string);
+  // A whole language model that is a part has its head beside its model.
+  const head = prefix.endsWith('.model.') ? `${prefix.slice(0, -'model.'.length)}${String(names.head)}` : '';
+  if (head && has(head)) out.head = head;
   return out as Names;
 }
 
@@ -82,7 +88,7 @@ const BY_WRITTEN = new Map<string, { readonly architecture: string; readonly ggu
 function described(row: FamilyRow, config: Config, source: ModelSource): { features: Features; names: Names } {
   const wrapped = row.wrappers?.types.includes(config.json.model_type as string) ? row.wrappers : undefined;
   const c = wrapped
-    ? textConfig(config)
+    ? textConfig(config, wrapped.unsaid ?? `${String(config.json.model_type)}_text`)
     : new ConfigReader(config.json, config.where, '', defaultsOf(config.json.model_type));
   config.ignore(...Object.keys(config.json)); // the reader with defaults answers for them
   const features = row.features(c);
@@ -120,24 +126,46 @@ export function family(row: FamilyRow): ModelRow<CausalLM> {
     const { features, names } = described(row, config, source);
     return decoder(features, names, source, options);
   };
-  const toGguf = (config: Config, source: ModelSource): GgufForm => {
-    const wrapped = row.wrappers?.types.includes(config.json.model_type as string);
-    const type = String(wrapped ? (config.json.text_config as Json)?.model_type : config.json.model_type);
-    const written = BY_WRITTEN.get(type);
-    if (!written)
-      throw new UnsupportedError(
-        `${source.path}: models of type ${type} have no GGUF form here; those that have are ${[...BY_WRITTEN.keys()].sort().join(', ')}`,
-      );
-    const { features, names } = described(row, config, source);
-    const architecture = written.gguf.writtenAs?.(features) ?? written.architecture;
-    return ggufForm({ ...written, architecture, gguf: fileNames(written.gguf, row), source, features, names, typeRow });
-  };
   return {
     kind: 'decoder',
     types: [...row.types, ...(row.wrappers?.types ?? [])],
     ...(row.gguf && { architectures: row.gguf.architectures }),
     build,
-    toGguf,
+    toGguf: (config, source) => formOf(row, config, source),
+  };
+}
+/** How a folder's model is written to a GGUF file. */
+function formOf(row: FamilyRow, config: Config, source: ModelSource): GgufForm {
+  const wrapped = row.wrappers?.types.includes(config.json.model_type as string);
+  const inner = (config.json.text_config as Json | undefined)?.model_type ?? row.wrappers?.unsaid;
+  const type = String(wrapped ? inner : config.json.model_type);
+  const written = BY_WRITTEN.get(type);
+  if (!written)
+    throw new UnsupportedError(
+      `${source.path}: models of type ${type} have no GGUF form here; those that have are ${[...BY_WRITTEN.keys()].sort().join(', ')}`,
+    );
+  const { features, names } = described(row, config, source);
+  const architecture = written.gguf.writtenAs?.(features) ?? written.architecture;
+  return ggufForm({ ...written, architecture, gguf: fileNames(written.gguf, row), source, features, names, typeRow });
+}
+
+/** The text part of models whose config names the family of their text; what belongs to images has no effect on it. */
+export function reader(wrapper: Wrapper & { readonly unsaid: string }): ModelRow<CausalLM> {
+  const rowOf = ({ json, where }: Config): FamilyRow => {
+    const type = (json.text_config as Json | undefined)?.model_type ?? wrapper.unsaid;
+    const own = BY_TYPE.get(type);
+    if (!own)
+      throw new UnsupportedError(`${where}: text_config.model_type is ${JSON.stringify(type)}, which no family serves`);
+    return { ...own, wrappers: wrapper };
+  };
+  return {
+    kind: 'decoder',
+    types: wrapper.types,
+    build: (config, source, options) => {
+      const { features, names } = described(rowOf(config), config, source);
+      return decoder(features, names, source, options);
+    },
+    toGguf: (config, source) => formOf(rowOf(config), config, source),
   };
 }
 
@@ -166,11 +194,17 @@ export function newDecoder(json: Json, builder: VarBuilder, options: ModelOption
 }
 
 /** The text part of a model that reads images too; what belongs to the images has no effect on text. */
-function textConfig(config: Config): Config {
-  const text = config.json.text_config as Record<string, unknown>;
+function textConfig(config: Config, unsaid: string): Config {
   config.ignore(...Object.keys(config.json));
-  const { tie_word_embeddings: tied } = config.json;
+  const { tie_word_embeddings: tied, model_type: _, text_config: inner, ...flat } = config.json;
+  // Old configs keep the text's fields beside the images'.
+  const text: Json =
+    inner ?? Object.fromEntries(Object.entries(flat).filter(([k]) => !/^(vision|image|video)_/.test(k)));
   // The head is the whole model's: what is said outside counts.
-  const json = { ...text, ...(tied !== undefined && tied !== null && { tie_word_embeddings: tied }) };
-  return new ConfigReader(json, config.where, '', defaultsOf(text.model_type));
+  const json = {
+    model_type: unsaid,
+    ...text,
+    ...(tied !== undefined && tied !== null && { tie_word_embeddings: tied }),
+  };
+  return new ConfigReader(json, config.where, '', defaultsOf(json.model_type));
 }

@@ -1,0 +1,22 @@
+// Models that read images, or hear, and whose text model is one of the families: with text alone they are that model.
+import { reader } from './row.js';
+
+/** Towers, and what leads from them to the text. */
+const OTHER_PARTS =
+  /(^|\.)(vision_tower|vision_model|vision_embed_tokens|visual|multi_modal_projector|mm_projector|connector|image_newline|vision_encoder|vision_projection|image_tower|video_tower|qformer)(\.|$)/;
+const PREFIXES = ['model.language_model.', 'language_model.model.', 'model.text_model.'];
+
+/** Types by the family their text is of where a config does not say. */
+const READERS: Readonly<Record<string, readonly string[]>> = {
+  mistral: ['mistral3', 'idefics2'],
+  llama: ['llava', 'llava_next', 'llava_next_video', 'video_llava', 'vipllava', 'idefics3', 'smolvlm'],
+  qwen2: ['llava_onevision', 'internvl', 'got_ocr2'],
+  qwen3: ['lighton_ocr'],
+  exaone4: ['exaone4_5'],
+  persimmon: ['fuyu'],
+  lfm2: ['lfm2_vl'],
+  aria_text: ['aria'],
+};
+export const READER_FAMILIES = Object.entries(READERS).map(([unsaid, types]) =>
+  reader({ types, unsaid, prefixes: PREFIXES, ignored: OTHER_PARTS }),
+);
