@@ -75,6 +75,8 @@ export interface Backend {
   runChain?(steps: readonly ChainStep[], inputs: readonly View[], out: View): void;
   /** true, or the sentence that errors, skips and docs print. */
   supports(row: RunRow, dtype: DType): true | string;
+  /** From this size of a matrix on factorizations are worth a call of the device's library; 0 unless said. */
+  readonly factorsFrom?: number;
   /**
    * Records what f asks for instead of running it. Memory made inside is the recording's as long as that lives. Absent
    * where a device cannot. One that never runs at the same time as another, and whose results nobody wants once that

@@ -9,6 +9,7 @@ import { CUDA_NUMBERS as N, CUDA_STRUCTS } from './structs.js';
 import { type LaunchCall, orSentence, text, vendorDriver, type VendorRules, type VendorTable } from './vendor.js';
 import { CUBLASLT, openCublasLt } from './cublaslt.js';
 import { CUDNN, openCudnn } from './cudnn.js';
+import { CUSOLVER, openCusolver } from './solver.js';
 
 /** The oldest driver whose every call below exists. */
 const OLDEST = 12000;
@@ -219,17 +220,21 @@ function configuredLaunch(launchEx: Native): LaunchCall {
   };
 }
 
-export const cudaLibrarySpecs = (): LibrarySpec[] => [forDriver(CUBLASLT), CUDNN];
-/** Both are looked for on first use, so that a program without convolutions never loads cuDNN. */
+export const cudaLibrarySpecs = (): LibrarySpec[] => [forDriver(CUBLASLT), CUDNN, forDriver(CUSOLVER)];
+/** Each is looked for on first use, so that a program without convolutions never loads cuDNN. */
 function cudaLibraries(device: Device): DeviceLibraries {
   let blas: DeviceLibraries['blas'] | undefined;
   let dnn: DeviceLibraries['dnn'] | undefined;
+  let solver: DeviceLibraries['solver'] | undefined;
   return {
     get blas() {
       return (blas ??= orSentence(() => openCublasLt(device)));
     },
     get dnn() {
       return (dnn ??= orSentence(() => openCudnn(device)));
+    },
+    get solver() {
+      return (solver ??= orSentence(() => openCusolver(device)));
     },
   };
 }

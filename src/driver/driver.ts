@@ -159,7 +159,7 @@ export interface Device {
    * Makes it the current device of this thread; the calls above do so themselves, libraries beside the driver need it.
    */
   makeCurrent(): void;
-  /** Vendor libraries for matrix products and convolutions: opened on first use. */
+  /** Vendor libraries for matrix products, convolutions and factorizations: opened on first use. */
   readonly libraries: DeviceLibraries;
 }
 
@@ -168,4 +168,5 @@ export type Maybe<T> = T | string;
 export interface DeviceLibraries {
   readonly blas: Maybe<import('./blas.js').Blas>;
   readonly dnn: Maybe<import('./dnn.js').Dnn>;
+  readonly solver?: Maybe<import('./solver.js').Solver>;
 }

@@ -10,6 +10,7 @@ import { HIP_NUMBERS as N, HIP_PROPERTIES } from './structs.js';
 import { orSentence, text, vendorDriver, type VendorRules, type VendorTable } from './vendor.js';
 import { HIPBLASLT, openHipblasLt } from './hipblaslt.js';
 import { MIOPEN, openMiopen } from './miopen.js';
+import { HIPSOLVER, openHipsolver } from './solver.js';
 import { openRocblas, ROCBLAS } from './rocblas.js';
 
 export const LIBHIP: LibrarySpec = {
@@ -179,11 +180,12 @@ function hipRules(calls: Calls<typeof HIP_TABLE>): VendorRules {
   };
 }
 
-export const HIP_LIBRARY_SPECS = [HIPBLASLT, ROCBLAS, MIOPEN];
+export const HIP_LIBRARY_SPECS = [HIPBLASLT, ROCBLAS, MIOPEN, HIPSOLVER];
 /** hipBLASLt where it knows the GPU and has the product, else rocBLAS, which knows them all. */
 function hipLibraries(device: Device): DeviceLibraries {
   let blas: DeviceLibraries['blas'] | undefined;
   let dnn: DeviceLibraries['dnn'] | undefined;
+  let solver: DeviceLibraries['solver'] | undefined;
   return {
     get blas() {
       if (blas !== undefined) return blas;
@@ -192,6 +194,9 @@ function hipLibraries(device: Device): DeviceLibraries {
     },
     get dnn() {
       return (dnn ??= orSentence(() => openMiopen(device)));
+    },
+    get solver() {
+      return (solver ??= orSentence(() => openHipsolver(device)));
     },
   };
 }

@@ -156,7 +156,8 @@ export const CHOLESKY = hostRow('cholesky', {
     const { n } = tall(inputs[0].shape);
     each(inputs, outputs, [2, 2], (a) => [host.cholesky(a, n)]);
   },
-  grad: ({ out: l, grad }: GradContext): Grads => {
+  grad: ({ out, grad }: GradContext): Grads => {
+    const l = out.tril(); // a library leaves the other triangle as it was
     const inner = T(l).matmul(grad).tril();
     const half = inner.sub(inner.diagonal().affine(0.5, 0).diagEmbed());
     // L^-T S L^-1, of which the symmetric part counts.

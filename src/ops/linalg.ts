@@ -226,7 +226,7 @@ export const linalgOps = rows({
     ),
     compose: (x: Tensor): Tensor => {
       requireSquare('cholesky', x);
-      return widened('cholesky', x, (w) => [w.onHost(CHOLESKY, [symmetric(w)])[0]])[0];
+      return widened('cholesky', x, (w) => [w.onHost(CHOLESKY, [symmetric(w)])[0].tril()])[0];
     },
   }),
   qr: composite({

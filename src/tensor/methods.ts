@@ -131,7 +131,12 @@ Tensor.prototype.multinomial = function (count: number, options?: MultinomialOpt
 };
 Tensor.prototype.onHost = function (row: KernelRow, inputs: readonly Tensor[]) {
   const home = this.device;
-  if (home.backend.supports(row, this.dtype) === true) return apply(row as GradRow, inputs, {});
+  const { factorsFrom: from = 0 } = home.backend;
+  if (this.shape[this.rank - 1] >= from && home.backend.supports(row, 'f64') === true) {
+    if (from === 0) return apply(row as GradRow, inputs, {});
+    const wide = inputs.map((t) => t.cast('f64'));
+    return apply(row as GradRow, wide, {}).map((t) => t.cast(this.dtype));
+  }
   const there = inputs.map((t) => t.to(Device.cpu()));
   return apply(row as GradRow, there, {}).map((t) => t.to(home));
 };

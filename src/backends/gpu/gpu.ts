@@ -10,6 +10,7 @@ import { attendPrompts, type PagedPrompts } from './attention-prompts.js';
 import { type Dependent, GpuContext } from './context.js';
 import { DecodeSteps } from './decode.js';
 import { launchChain, tracedChain } from './elementwise.js';
+import { isFactored } from './custom.js';
 import { planRow, supportsRow } from './families.js';
 import type { CodeSource } from './functions.js';
 import { PlanMemo } from './plan-memo.js';
@@ -96,6 +97,7 @@ export class GpuBackend implements Backend {
   readonly name: string;
   readonly description: string;
   readonly gpu = this;
+  readonly factorsFrom = 128;
   readonly context: GpuContext;
   readonly #staging: HostBuffer[] = [];
   readonly #uploads: Uploads;
@@ -177,6 +179,8 @@ export class GpuBackend implements Backend {
     launchChain(this.context, { ...tracedChain(steps, inputs), inputs, out });
   }
   supports(row: RunRow, dtype: DType): true | string {
+    if (isFactored(row))
+      return dtype === 'f64' && typeof this.context.libraries.solver !== 'string' ? true : 'no library';
     return supportsRow(row, dtype);
   }
 

@@ -137,6 +137,15 @@ export interface AttentionRun {
   readonly written: readonly View[];
   readonly otherwise: () => Plan;
 }
+/** X of A^T X = B in the place of B, or Cholesky's factor in the place of A: `batch` matrices of n x n doubles. */
+export interface FactorRun {
+  readonly factor: 'cholesky' | 'solve';
+  readonly n: number;
+  readonly columns: number;
+  readonly batch: number;
+  readonly a: View;
+  readonly b?: View;
+}
 export type Step =
   | { readonly copy: View; readonly to: View }
   | { readonly fill: View; readonly value: number }
@@ -154,6 +163,7 @@ export type Step =
       readonly otherwise: () => Plan;
     }
   | { readonly convolution: ConvPlan; readonly x: View; readonly filter: View; readonly y: View }
+  | FactorRun
   | AttentionRun;
 /** Steps in order. */
 export type Plan = readonly Step[];

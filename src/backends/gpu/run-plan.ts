@@ -1,7 +1,7 @@
 // Runs plans: names become addresses, temporary memory lives for the time of the plan, arguments are packed as the
 // kernel declares them.
 import { bytesOf } from '../../base/dtype.js';
-import { OutOfMemoryError } from '../../base/errors.js';
+import { ArgumentError, OutOfMemoryError } from '../../base/errors.js';
 import type { AttentionAddresses } from '../../driver/attention.js';
 import type { Address, Fn } from '../../driver/driver.js';
 import { type Entry, type FieldValues, packEntry } from '../../kernels/declare.js';
@@ -9,6 +9,7 @@ import type { Memory, View } from '../backend.js';
 import type { GpuMemory } from './allocator.js';
 import { tryWays } from './attention-trial.js';
 import type { GpuContext } from './context.js';
+import { FACTOR_FAULTS } from './custom.js';
 import { launchChain } from './elementwise.js';
 import { OWN_WAY } from './libraries.js';
 import { planFilled, runCopy } from './movement.js';
@@ -17,6 +18,7 @@ import {
   type Buffers,
   type ChainRun,
   type CustomRun,
+  type FactorRun,
   FAULT,
   type Launch,
   type Launches,
@@ -177,6 +179,7 @@ class PlanRun {
     else if ('fill' in step) this.steps(filled(gpu, step.fill, step.value));
     else if ('custom' in step) this.#custom(step);
     else if ('attention' in step) this.#attention(step);
+    else if ('factor' in step) this.#factor(step);
     else if ('convolution' in step) {
       const [x, filter, y] = [step.x, step.filter, step.y].map(this.#address);
       const { stream } = gpu;
@@ -260,6 +263,22 @@ class PlanRun {
     packEntry(gpu.args, entry, values);
     if (shared > SHARED_AS_IS) gpu.allowShared(fn, shared);
     gpu.launch(fn, grid, block, shared);
+  }
+
+  /** What a factorization found is known once it ran: the host waits for it. */
+  #factor({ factor, n, columns, batch, a, b }: FactorRun): void {
+    const gpu = this.#gpu;
+    gpu.turn.finish();
+    const wrong = gpu.libraries.factor(
+      factor,
+      n,
+      columns,
+      batch,
+      this.#address(a),
+      b ? this.#address(b) : 0,
+      gpu.stream,
+    );
+    if (wrong > 0) throw new ArgumentError(`${this.#op}: ${FACTOR_FAULTS[factor](wrong, n)}`);
   }
 
   #take(bytes: number): GpuMemory {

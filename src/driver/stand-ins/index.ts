@@ -8,11 +8,13 @@ import type { DeviceLibraries, Maybe } from '../driver.js';
 import { openHipblasLt } from '../hipblaslt.js';
 import { openMiopen } from '../miopen.js';
 import { openRocblas } from '../rocblas.js';
+import { openCusolver, openHipsolver, type Solver } from '../solver.js';
 import { cudnnStandIn } from './cudnn.js';
 import type { HostedDevice } from './library.js';
 import { ltStandIn } from './lt.js';
 import { miopenStandIn } from './miopen.js';
 import { rocblasStandIn } from './rocblas.js';
+import { solverStandIn } from './solver.js';
 
 type Open<T> = (device: HostedDevice) => Maybe<T>;
 const PRODUCTS: Readonly<Record<string, Open<Blas>>> = {
@@ -25,7 +27,12 @@ const CONVOLUTIONS: Readonly<Record<string, Open<Dnn>>> = {
   miopen: (d) => openMiopen(d, () => miopenStandIn(d)),
 };
 
-const STAND_INS = [...Object.keys(PRODUCTS), ...Object.keys(CONVOLUTIONS)];
+const FACTORIZATIONS: Readonly<Record<string, Open<Solver>>> = {
+  cusolver: (d) => openCusolver(d, () => solverStandIn('cusolverDn', d)),
+  hipsolver: (d) => openHipsolver(d, () => solverStandIn('hipsolverDn', d)),
+};
+
+const STAND_INS = [PRODUCTS, CONVOLUTIONS, FACTORIZATIONS].flatMap(Object.keys);
 
 /** The libraries named: of those for products the first is asked first, the next what it refuses. */
 export function standIns(device: HostedDevice, names: readonly string[]): DeviceLibraries {
@@ -35,11 +42,13 @@ export function standIns(device: HostedDevice, names: readonly string[]): Device
       `${JSON.stringify(unknown)} is not a stand-in of a library; there are ${STAND_INS.join(', ')}`,
     );
   const [first, ...others] = names.flatMap((n) => PRODUCTS[n] ?? []);
+  const solver = names.flatMap((n) => FACTORIZATIONS[n] ?? [])[0];
   const dnn = names.flatMap((n) => CONVOLUTIONS[n] ?? [])[0];
   return {
     blas: first
       ? others.reduce<Maybe<Blas>>((blas, next) => withFallback(blas, () => next(device)), first(device))
       : 'no stand-in for products was named',
     dnn: dnn ? dnn(device) : 'no stand-in for convolutions was named',
+    ...(solver && { solver: solver(device) }),
   };
 }
