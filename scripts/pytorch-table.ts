@@ -329,6 +329,10 @@ const DIFFERENT: Readonly<Record<string, string>> = {
     'the batch comes first, as with batch_first=True; forward answers outputs, `run` of recurrent layers states too',
   'MultiheadAttention, attn_mask':
     "true where a query sees a key; PyTorch's truth values of this one layer say the opposite",
+  binary_cross_entropy: 'what is no probability is refused on the CPU; on a GPU its loss is NaN, without a wait',
+  'torch.save':
+    'a state dict: `saveTensors("model.pt", model.stateDict())`, or `model.save("model.pt")`, which torch.load reads; ' +
+    'other objects are not written',
   one_hot: 'f32 unless said, ready for products; the number of classes is given',
   'randint, arange, tensor([1, 2])': 'randint is i64, arange and lists of whole numbers are f32 unless said',
   'std(dim, unbiased)': 'std(dims, keepdim, correction): `x.std(1, false, 0)`',

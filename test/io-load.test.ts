@@ -62,7 +62,10 @@ test('npz and npy hold what NumPy can, and name what it cannot', async () => {
   await same(loadTensors(join(dir, 'one.npy'), { device }).get('')!, make([2], 'f64'));
   assert.throws(() => saveTensors(join(dir, 'two.npy'), tensors), ArgumentError);
   assert.throws(() => saveTensors(join(dir, 'b.npz'), { w: make([1], 'bf16') }), DTypeError);
-  assert.throws(() => saveTensors(join(dir, 'x.bin'), tensors), /must end with .safetensors, .npz, .npy, .gguf/);
+  assert.throws(
+    () => saveTensors(join(dir, 'x.bin'), tensors),
+    /must end with .safetensors, .pt, .pth, .npz, .npy, .gguf/,
+  );
 });
 
 test('gguf: plain tensors round trip, quantized ones ask for dequantize', async () => {

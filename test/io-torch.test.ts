@@ -5,11 +5,16 @@ import { existsSync, readFileSync, readdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { test } from 'node:test';
 import fc from 'fast-check';
+import { EVERY_DTYPE } from '../src/base/dtype.js';
 import { DTypeError, FormatError, UnsupportedError } from '../src/base/errors.js';
 import { Cursor, MemorySource } from '../src/io/byte-source.js';
+import { loadTensors, saveTensors } from '../src/io/load.js';
 import { PickleDict, PickleGlobal, PickleObject, unpickle } from '../src/io/pickle.js';
 import { TorchFile } from '../src/io/torch.js';
+import { ZipFile } from '../src/io/zip.js';
 import { missingGolden } from '../src/parity/golden.js';
+import { arange, tensor, zeros } from '../src/tensor/create.js';
+import type { Tensor } from '../src/tensor/tensor.js';
 import { ROOT, broken, golden, heldBytes, scratch, survives } from './io-support.js';
 import * as p from './io-torch-build.js';
 
@@ -527,4 +532,38 @@ test('metadata of a fixture with a config', { skip: missingGolden('fixtures/torc
   assert.equal(file.metadata.get('my_config.d_model'), 512);
   assert.deepEqual(file.metadata.get('my_config.some_list_str'), ['hello', 'world']);
   assert.equal(file.metadata.get('my_config.some_dict.some_key'), 'some_value');
+});
+
+test('a state dict is written as PyTorch reads it: every dtype, scalars, nothing at all, views', () => {
+  const given = new Map<string, Tensor>([
+    ['layer.weight', arange(12).reshape([3, 4])],
+    ['turned', arange(12).reshape([3, 4]).t()],
+    ['number', tensor(3)],
+    ['nothing', zeros([0, 3])],
+    ['long', arange(300)],
+    ['bool', tensor([true, false, true])],
+    ...EVERY_DTYPE.filter((d) => d !== 'bool').map((d): [string, Tensor] => [d, tensor([1, 2, 3]).cast(d)]),
+  ]);
+  const path = join(dir, 'written.pt');
+  saveTensors(path, given);
+  const back = loadTensors(path);
+  assert.deepEqual([...back.keys()], [...given.keys()]);
+  for (const [name, t] of given) {
+    const read = back.get(name) as Tensor;
+    assert.deepEqual([read.dtype, read.shape], [t.dtype, t.shape], name);
+    assert.deepEqual(read.bytesSync(), t.bytesSync(), name);
+  }
+  const bytes = readFileSync(path);
+  // torch.load of PyTorch 2.13 read this very file: with weights_only, without, and mapped into memory.
+  assert.equal(
+    createHash('sha256').update(bytes).digest('hex'),
+    'fc9cd1da8ee8b3eb4f635416977e09c472807280ab03f2ce33d7edee8d81105c',
+  );
+  const zip = new ZipFile(new MemorySource(bytes));
+  const storages = [...zip.entries.values()].filter(({ name }) => name.startsWith('archive/data/'));
+  assert.equal(storages.length, given.size);
+  for (const { name, headerAt } of storages) {
+    const at = headerAt + 30 + bytes.readUInt16LE(headerAt + 26) + bytes.readUInt16LE(headerAt + 28);
+    assert.equal(at % 64, 0, `${name} begins at byte ${at}`);
+  }
 });

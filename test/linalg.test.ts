@@ -2,7 +2,8 @@
 // full rank or nearly so, numbers that are none, and batches and matrices without elements.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { arange, type DType, full, grad, hessian, randn, type Tensor, tensor, zeros } from '../src/index.js';
+import { arange, Device, type DType, full, grad, hessian, randn, type Tensor, tensor, zeros } from '../src/index.js';
+import { standInCalls } from '../src/driver/stand-ins/library.js';
 import * as host from '../src/ops/linalg-host.js';
 import type { NestedInput } from '../src/tensor/create.js';
 
@@ -378,3 +379,46 @@ test('a norm has its second derivative at elements that are 0, too', () => {
     64,
   );
 });
+
+const LIBRARIES: readonly (readonly [device: string, prefix: string])[] = [
+  ['sim:32+cusolver', 'cusolverDn'],
+  ['sim:64+hipsolver', 'hipsolverDn'],
+];
+for (const [name, prefix] of LIBRARIES)
+  test(`${name}: Cholesky and solve of large matrices by the library, of small ones and the rest on the host`, () => {
+    const device = Device.get(name);
+    const calls = (): (number | undefined)[] => ['Dpotrf', 'Dgetrs'].map((f) => standInCalls.get(`${prefix}${f}`));
+    const close = (x: Tensor, y: Tensor, what: string): void => {
+      const worst = x.to('cpu').sub(y.to('cpu')).abs().max().item();
+      assert.ok(worst < 1e-5, `${what} differs by ${worst}`);
+    };
+    const n = 130;
+    const a = randn([2, n, n], { seed: 1, device }).add(eye(n, 'f32').to(device).mul(20));
+    const b = randn([2, n, 3], { seed: 2, device });
+    const s = a.matmul(a.transpose(-2, -1)).mul(1 / n);
+    const before = calls().map((c) => c ?? 0);
+    close(a.solve(b), a.to('cpu').solve(b.to('cpu')), 'solve');
+    close(
+      a.get(1).solve(b.at(1, ':', 0)),
+      a
+        .to('cpu')
+        .get(1)
+        .solve(b.to('cpu').at(1, ':', 0)),
+      'solve of a vector',
+    );
+    close(a.inv(), a.to('cpu').inv(), 'inv');
+    close(s.cholesky(), s.to('cpu').cholesky(), 'cholesky');
+    close(s.cholesky().triu(1), zeros([2, n, n]), 'the triangle above');
+    assert.deepEqual(calls(), [before[0] + 4, before[1] + 5]);
+    const gradient = (x: Tensor): Tensor => {
+      const leaf = x.detach().requireGrad();
+      return leaf.cholesky().sum().backward().of(leaf);
+    };
+    close(gradient(s), gradient(s.to('cpu')), 'the gradient of cholesky');
+    const after = calls();
+    const small = s.narrow(-1, 0, 16).narrow(-2, 0, 16);
+    close(small.cholesky(), small.to('cpu').cholesky(), 'a small cholesky');
+    assert.deepEqual(calls(), after);
+    assert.throws(() => zeros([n, n], { device }).cholesky(), /cholesky: .* leading minor of order 1 is not above 0/);
+    assert.throws(() => zeros([n, n], { device }).solve(zeros([n], { device })), /singular: pivot 1 of 130 is 0/);
+  });

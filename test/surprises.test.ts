@@ -546,6 +546,11 @@ const ANSWERS: Readonly<Record<string, readonly [() => unknown, RegExp]>> = {
     /loadStateDict: false stands where options do/,
   ],
   'classes of a list': [() => zeros([2, 3]).crossEntropy([0, 1] as never), /tensor\(list\) makes a tensor of a list/],
+  'probabilities beyond 1': [
+    () => nn.losses.bce(tensor([0.5, 1.25]), tensor([0, 1])),
+    /bce: 1\.25 is no probability from 0 to 1; bceWithLogits takes any number/,
+  ],
+  'a probability that is NaN': [() => nn.losses.bce(tensor([NaN]), tensor([1])), /bce: NaN is no probability/],
   'classes second': [
     () => zeros([2, 5, 4]).crossEntropy(zeros([2, 4]).cast('i64')),
     /x\.transpose\(1, -1\) puts them last/,

@@ -14,4 +14,5 @@ export { canQuantize, quantize } from '../base/blocks/encode.js';
 export { SafeTensors, safetensorsBytes, writeSafetensors, type SafeTensorInfo } from './safetensors.js';
 export { memoryRecord, slices, type ReadOptions, type StoredDType, type TensorRecord } from './stored-dtype.js';
 export { TorchFile, type TorchRecord } from './torch.js';
+export { torchBytes, writeTorch } from './torch-write.js';
 export { TorchStorage, TorchTensor } from './torch-types.js';

@@ -10,6 +10,7 @@ import { writeGguf } from './gguf-write.js';
 import { writeNpy, writeNpz } from './npy.js';
 import { openTensors, type OpenOptions } from './open.js';
 import { writeSafetensors } from './safetensors.js';
+import { writeTorch } from './torch-write.js';
 import { slices, storedRecord, type TensorRecord } from './stored-dtype.js';
 
 /** Where tensors are put, and how types that are not ours are read. */
@@ -69,6 +70,8 @@ export interface SaveOptions {
 type Save = (path: string, records: readonly TensorRecord[], options: SaveOptions) => void;
 const SAVE: Record<string, Save> = {
   '.safetensors': (path, records, { metadata }) => writeSafetensors(path, records, metadata),
+  '.pt': (path, records) => writeTorch(path, records),
+  '.pth': (path, records) => writeTorch(path, records),
   '.npz': (path, records, { deflate }) => writeNpz(path, records, { deflate }),
   '.npy': (path, records) => {
     if (records.length !== 1)

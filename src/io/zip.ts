@@ -222,6 +222,8 @@ export interface ZipMember {
   readonly name: string;
   readonly size: number;
   readonly slices: () => Iterable<Uint8Array>;
+  /** Its content begins at a multiple of so many bytes, by a field in front of it that means nothing. */
+  readonly align?: number;
 }
 
 interface Written {
@@ -231,6 +233,7 @@ interface Written {
   packed: number;
   size: number;
   at: number;
+  align: number;
 }
 
 /**
@@ -255,6 +258,7 @@ export function writeZip(members: Iterable<ZipMember>, deflate: boolean, write: 
       packed: body?.length ?? member.size,
       size: member.size,
       at,
+      align: member.align ?? 1,
     };
     put(localHeader(w));
     if (body) put(body);
@@ -282,9 +286,22 @@ function record(parts: readonly (readonly [bytes: number, value: number])[]): Bu
 
 const clip = (x: number): number => Math.min(x, MAX32);
 
+/** A field of no meaning (PyTorch's number for it) after which a multiple of `align` begins. */
+function padding(at: number, align: number): Buffer {
+  if (at % align === 0) return Buffer.alloc(0);
+  const zeros = (align - ((at + 4) % align)) % align;
+  return Buffer.concat([
+    record([
+      [2, 0x4246],
+      [2, zeros],
+    ]),
+    Buffer.alloc(zeros),
+  ]);
+}
+
 function localHeader(w: Written): Buffer {
   const wide = w.size >= MAX32 || w.packed >= MAX32;
-  const extra = wide
+  const sizesField = wide
     ? record([
         [2, 1],
         [2, 16],
@@ -292,6 +309,7 @@ function localHeader(w: Written): Buffer {
         [8, w.packed],
       ])
     : Buffer.alloc(0);
+  const extra = Buffer.concat([sizesField, padding(w.at + 30 + w.name.length + sizesField.length, w.align)]);
   const sizes = wide ? [MAX32, MAX32] : [w.packed, w.size];
   return Buffer.concat([
     record([

@@ -11,6 +11,7 @@ import type {
   Reduction,
 } from '../ops/functional.js';
 import { requireOptions } from '../ops/kernel-row.js';
+import { innermost } from '../tensor/levels.js';
 import type { Tensor } from '../tensor/tensor.js';
 
 export { linearCrossEntropy, type LinearCrossEntropyOptions } from './linear-cross-entropy.js';
@@ -66,10 +67,24 @@ export function smoothL1(x: Tensor, y: Tensor, options: SmoothL1Options = {}): T
   );
 }
 
-/** Binary cross entropy of probabilities; logarithms are at least -100, as in PyTorch. */
+/** On the host, where looking costs no wait: what is no probability is refused. */
+function requireProbabilities(op: string, p: Tensor): void {
+  if ((p.device.name !== 'cpu' && p.device.name !== 'reference') || innermost()) return;
+  const x = p.detach();
+  const wrong = x.ge(0).logicalAnd(x.le(1)).logicalNot();
+  if (wrong.any().item() !== 0)
+    throw new ArgumentError(
+      `${op}: ${x.flatten().at(wrong.flatten()).at(0).item()} is no probability from 0 to 1; bceWithLogits takes any number`,
+    );
+}
+/**
+ * Binary cross entropy of probabilities; logarithms are at least -100, as in PyTorch. A number outside of 0 to 1 is
+ * refused on the CPU; on a GPU, where looking would wait for it, its loss is NaN.
+ */
 export function bce(p: Tensor, y: Tensor, options: Omit<BceOptions, 'posWeight'> = {}): Tensor {
   requireOptions('bce', options, ['reduction', 'weight']);
   sameShapes('bce', p, y);
+  requireProbabilities('bce', p);
   const t = y.cast(p.dtype);
   const log = (x: Tensor): Tensor => x.log().clamp(-100, Infinity);
   const each = t

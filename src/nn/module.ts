@@ -185,7 +185,7 @@ export abstract class Module {
       for (const t of stored.values()) t.dispose();
     }
   }
-  /** Writes parameters and buffers to a file; its ending names the format (safetensors, npz, gguf). */
+  /** Writes parameters and buffers to a file; its ending names the format (safetensors, pt, npz, gguf). */
   save(path: string): void {
     saveTensors(path, this.stateDict());
   }
