@@ -3,6 +3,7 @@
 import { ELEMENTWISE } from './onnx/elementwise.js';
 import { INDEXING } from './onnx/indexing.js';
 import { NORMS } from './onnx/norms.js';
+import { OTHERS } from './onnx/others.js';
 import { RECURRENT } from './onnx/recurrent.js';
 import { REDUCTIONS } from './onnx/reductions.js';
 import { SIGNALS } from './onnx/signals.js';
@@ -19,4 +20,5 @@ export const HANDLERS: Readonly<Record<string, Handler>> = {
   ...ELEMENTWISE,
   ...REDUCTIONS,
   ...SIGNALS,
+  ...OTHERS,
 };

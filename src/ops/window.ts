@@ -2,7 +2,7 @@
 // columns of windows and back; and convolutions over volumes as sums of those over pictures.
 import { REALS } from '../base/dtype.js';
 import { ArgumentError, ShapeError } from '../base/errors.js';
-import { formatShape } from '../base/shape.js';
+import { formatShape, sizeOf } from '../base/shape.js';
 import type { Tensor } from '../tensor/tensor.js';
 import { wide } from './composites.js';
 import type { ConvOptions, ConvTransposeOptions } from './conv.js';
@@ -323,34 +323,34 @@ function unfold2dOf(x: Tensor, size: Sizes, o: FoldOptions): Tensor {
     .reshape([n, c * kernel[0] * kernel[1], w.count[0] * w.count[1]]);
 }
 
+/** Of one to three dimensions: as many as the output's size or the kernel's has numbers, two unless said. */
 function foldOf(x: Tensor, output: Sizes, size: Sizes, o: FoldOptions): Tensor {
   requireOptions('fold', o, ['stride', 'padding', 'dilation']);
   requireRank('fold', 'input', x.shape, 3, '(batch, channels * kernel, windows)');
-  const [kh, kw] = sizesOf('fold', 'kernel', size, 2, 1);
-  const out = sizesOf('fold', 'output', output, 2, 1);
-  const stride = sizesOf('fold', 'stride', o.stride ?? 1, 2, 1);
-  const padding = sizesOf('fold', 'padding', o.padding ?? 0, 2, 0);
-  const dilation = sizesOf('fold', 'dilation', o.dilation ?? 1, 2, 1);
+  const rank = [output, size].find((v) => typeof v !== 'number')?.length ?? 2;
+  const take = (name: string, v: Sizes, min: number): number[] => sizesOf('fold', name, v, rank, min);
+  const [kernel, out] = [take('kernel', size, 1), take('output', output, 1)];
+  const stride = take('stride', o.stride ?? 1, 1);
+  const padding = take('padding', o.padding ?? 0, 0);
+  const dilation = take('dilation', o.dilation ?? 1, 1);
   const full = out.map((v, i) => v + 2 * padding[i]);
-  const count = [kh, kw].map((k, i) => Math.floor((full[i] - (k - 1) * dilation[i] - 1) / stride[i]) + 1);
+  const count = kernel.map((k, i) => Math.floor((full[i] - (k - 1) * dilation[i] - 1) / stride[i]) + 1);
   const [n, ck, windows] = x.shape;
-  if (ck % (kh * kw) !== 0 || count[0] * count[1] !== windows)
+  const taps = sizeOf(kernel);
+  if (ck % taps !== 0 || sizeOf(count) !== windows)
     throw new ShapeError(
-      `fold: ${formatShape(x.shape)} does not hold ${count[0]} x ${count[1]} windows of ${kh} x ${kw} elements a channel, which make ${formatShape(out)}`,
+      `fold: ${formatShape(x.shape)} does not hold ${count.join(' x ')} windows of ${kernel.join(' x ')} elements a channel, which make ${formatShape(out)}`,
     );
-  const c = ck / (kh * kw);
-  const parts = x.reshape([n, c, kh, kw, ...count]);
-  const shape = [n, c, ...full];
+  const parts = x.reshape([n, ck / taps, taps, ...count]);
+  const shape = [n, ck / taps, ...full];
   let sum: Tensor | undefined;
-  for (let i = 0; i < kh; i++)
-    for (let j = 0; j < kw; j++) {
-      const part = parts
-        .get(i, 2)
-        .get(j, 2)
-        .place(shape, [0, 0, i * dilation[0], j * dilation[1]], [1, 1, ...stride]);
-      sum = sum ? sum.add(part) : part;
-    }
-  return (sum as Tensor).narrow(2, padding[0], out[0]).narrow(3, padding[1], out[1]);
+  for (let tap = 0; tap < taps; tap++) {
+    const at = kernel.map((k, i) => Math.floor(tap / sizeOf(kernel.slice(i + 1))) % k);
+    const begin = at.map((v, i) => v * dilation[i]);
+    const part = parts.get(tap, 2).place(shape, [0, 0, ...begin], [1, 1, ...stride]);
+    sum = sum ? sum.add(part) : part;
+  }
+  return out.reduce((y, length, i) => y.narrow(i + 2, padding[i], length), sum as Tensor);
 }
 
 const vol = { inputs: [s(1, 2, 4, 5, 4)], args: [2] };
@@ -475,7 +475,7 @@ export const windowOps = rows({
   }),
   fold: composite({
     ...row(
-      'columns of windows added up where they overlap: what unfold2d takes apart',
+      'columns of windows over lines, pictures or volumes added up where they overlap: what unfold2d takes apart',
       [
         {
           inputs: [s(1, 12, 9)],
@@ -485,6 +485,8 @@ export const windowOps = rows({
           ],
         },
         { inputs: [s(1, 4, 9)], args: [5, 2, { stride: 2, padding: 1, dilation: [2, 1] }] },
+        { inputs: [s(1, 4, 3)], args: [[6], [2], { stride: [2] }] },
+        { inputs: [s(1, 8, 4)], args: [[2, 3, 3], 2] },
       ],
       {
         ulp: ulps(1),

@@ -49,6 +49,8 @@ export const RANGES: Readonly<Partial<Record<DType, readonly [number, number]>>>
 /** A cast as ONNX has it: 8-bit floats take their largest value for what is beyond, unless a node says otherwise. */
 export function saturating(x: Tensor, to: DType, n: Node): Tensor {
   if (to === 'bool') return x.dtype === 'bool' ? x : x.ne(0);
+  // Beyond the middle between the largest value and the next there would be: NaN, where casts here saturate.
+  if (to === 'f8e4m3' && int(n, 'saturate', 1) === 0) return x.abs().le(464).where(x, NaN).cast(to);
   const bounded = to === 'f8e5m2' && int(n, 'saturate', 1) === 1;
   return (bounded ? x.clamp(-57344, 57344) : x).cast(to);
 }

@@ -315,13 +315,10 @@ export const WINDOWS: Readonly<Record<string, Handler>> = {
   AffineGrid: (n) => input(n, 0).affineGrid(list(input(n, 1)), { alignCorners: int(n, 'align_corners', 0) === 1 }),
   Col2Im: (n) => {
     const size = list(input(n, 1));
-    if (size.length !== 2) throw new NotServed('Col2Im of other than two dimensions');
-    const pads = ints(n, 'pads') ?? [0, 0, 0, 0];
-    if (pads[0] !== pads[2] || pads[1] !== pads[3]) throw new NotServed('uneven padding');
-    return input(n, 0).fold(size as [number, number], list(input(n, 2)) as [number, number], {
-      stride: (ints(n, 'strides') ?? [1, 1]) as [number, number],
-      dilation: (ints(n, 'dilations') ?? [1, 1]) as [number, number],
-      padding: [pads[0], pads[1]],
-    });
+    const pads = ints(n, 'pads') ?? [...size, ...size].map(() => 0);
+    const [before, after] = [pads.slice(0, size.length), pads.slice(size.length)];
+    if (before.some((p, i) => p !== after[i])) throw new NotServed('uneven padding');
+    const [stride, dilation] = ['strides', 'dilations'].map((name) => ints(n, name) ?? 1);
+    return input(n, 0).fold(size, list(input(n, 2)), { stride, dilation, padding: before });
   },
 };
