@@ -222,7 +222,7 @@ const asLine = (y: Tensor): Tensor => y.reshape([y.shape[0], y.shape[1], y.shape
 const lineSamples = (): readonly CompositeSample[] => [
   { inputs: [{ shape: [2, 3, 8], distinct: true }], args: [2] },
   { inputs: [{ shape: [1, 2, 9], distinct: true }], args: [3, 2, { padding: 1 }] },
-  { inputs: [{ shape: [1, 2, 9], distinct: true }], args: [[3], { stride: [2], ceilMode: true }] },
+  { inputs: [{ shape: [1, 2, 9], distinct: true }], args: [[3], { stride: [2], padding: [1] }] },
 ];
 const lineErrors = (): readonly CompositeErrorSample[] => [
   { inputs: [{ shape: [3, 8] }], args: [2], code: 'E_SHAPE', says: /input \[3, 8\] has rank 2; it takes rank 3/ },
