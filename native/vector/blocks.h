@@ -106,6 +106,13 @@ inline Floats f16s(Words v) {
 #endif
 }
 template <int COUNT> inline Floats f16s(const uint8_t* p, int stride = 0) {
+#if defined(WICK_ISA_AVX512)
+  if (COUNT == 8 && stride == 18) {  // all of them lie in two vectors
+    const __m512i at = _mm512_castsi128_si512(_mm_setr_epi16(0, 9, 18, 27, 36, 45, 54, 63));
+    const __m512i found = _mm512_permutex2var_epi16(_mm512_loadu_si512(p), at, _mm512_loadu_si512(p + 64));
+    return f16s((Words)_mm512_castsi512_si128(found));
+  }
+#endif
   return f16s(every<Words, COUNT>(p, stride));
 }
 inline float f16At(const uint8_t* p) { return f16s<1>(p)[0]; }

@@ -177,8 +177,8 @@ WICK_FN void addBatch(const uint8_t* w, const Rounded& a, int64_t chunk, Running
   const Floats by = some<COUNT>(a.scale + chunk);
   acc.template add<COUNT>(w, a.q + chunk * 32, s.d[0] * by, s.d[T::halves] * by);
 }
-// The product of a row of weights and a row of activations.
-template <class T> WICK_FN float dots(const uint8_t* w, const Rounded& a) {
+// The product of a row of weights and a row of activations, in eight parts.
+template <class T> WICK_FN Floats dots(const uint8_t* w, const Rounded& a) {
   constexpr int BLOCKS = 8 / T::chunks;
   RunningSums<T> acc = {};
   Floats taken = {};
@@ -189,8 +189,19 @@ template <class T> WICK_FN float dots(const uint8_t* w, const Rounded& a) {
     for (; c < chunks; c += T::chunks, w += T::bytes) addBatch<T, 1>(w, a, c, acc, taken);
   Floats sums[4];
   memcpy(sums, &acc, sizeof sums);
-  const Floats v = (sums[0] + sums[1]) + (sums[2] + sums[3]) - taken * (T::minima ? 1.f : T::offset);
-  return ((v[0] + v[4]) + (v[2] + v[6])) + ((v[1] + v[5]) + (v[3] + v[7]));
+  return (sums[0] + sums[1]) + (sums[2] + sums[3]) - taken * (T::minima ? 1.f : T::offset);
+}
+WICK_FN float sumOf(Floats v) { return ((v[0] + v[4]) + (v[2] + v[6])) + ((v[1] + v[5]) + (v[3] + v[7])); }
+// The same for eight rows at once.
+WICK_FN Floats sumsOf(Floats (&v)[8]) {
+  for (int i = 0; i < 4; i++)
+    v[i] = WICK_SHUFFLE(Ints, v[i], v[i + 4], 0, 1, 2, 3, 8, 9, 10, 11) +
+           WICK_SHUFFLE(Ints, v[i], v[i + 4], 4, 5, 6, 7, 12, 13, 14, 15);
+  for (int i = 0; i < 2; i++)
+    v[i] = WICK_SHUFFLE(Ints, v[i], v[i + 2], 0, 1, 8, 9, 4, 5, 12, 13) +
+           WICK_SHUFFLE(Ints, v[i], v[i + 2], 2, 3, 10, 11, 6, 7, 14, 15);
+  return WICK_SHUFFLE(Ints, v[0], v[1], 0, 8, 2, 10, 4, 12, 6, 14) +
+         WICK_SHUFFLE(Ints, v[0], v[1], 1, 9, 3, 11, 5, 13, 7, 15);
 }
 
 // ---- many rows of activations: a strip of weights is unpacked once, so that lanes are rows of weights ----
@@ -355,7 +366,14 @@ __attribute__((noinline)) void tiles(const Strip& w, const Rounded& a, int64_t m
 template <class T>
 void product(const uint8_t* w, int64_t rowBytes, int64_t rows, const Rounded& a, int64_t m, float* out, int64_t pitch) {
   if (m == 1) {
-    for (int64_t r = 0; r < rows; r++) out[r] = dots<T>(w + r * rowBytes, a);
+    int64_t r = 0;
+    for (; r + 8 <= rows; r += 8) {
+      Floats parts[8];
+      for (int i = 0; i < 8; i++) parts[i] = dots<T>(w + (r + i) * rowBytes, a);
+      const Floats sums = sumsOf(parts);
+      memcpy(out + r, &sums, sizeof sums);
+    }
+    for (; r < rows; r++) out[r] = sumOf(dots<T>(w + r * rowBytes, a));
     return;
   }
   const int parts = T::halves ? 2 : 1;
