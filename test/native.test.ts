@@ -169,6 +169,49 @@ test('products of few and of many rows agree with sums in double, whatever lies 
   }
 });
 
+test('products of bf16 are sums in double, rounded, whatever lies transposed and however small the numbers are', () => {
+  const SMALLEST = 2 ** -133;
+  const values = (v: Float64Array, shape: number[], scale: number): [Tensor, ArrayLike<number>] => {
+    const scaled = Float32Array.from(v, (e) => e * scale);
+    const x = Tensor.from(scaled, { device: cpu }).reshape(shape).castTo('bf16');
+    return [x, x.castTo('f32').dataSync() as Float32Array];
+  };
+  for (const [m, n, k, scale] of [
+    [33, 100, 130, 1],
+    [100, 70, 129, 1],
+    [70, 40, 200, 2 ** -64], // products below the normal floats
+    [64, 64, 64, 2 ** -63],
+    [40, 50, 100, 2 ** -128], // numbers below them, times large ones
+  ])
+    for (const [turnA, turnB] of [
+      [false, false],
+      [true, false],
+      [false, true],
+    ]) {
+      const [x, a] = values(wave(m * k), turnA ? [k, m] : [m, k], scale);
+      const [y, b] = values(wave(k * n), turnB ? [n, k] : [k, n], scale < 2 ** -100 ? 2 ** 100 : scale);
+      const got = (turnA ? x.t() : x)
+        .matmul(turnB ? y.t() : y)
+        .castTo('f32')
+        .dataSync();
+      for (let i = 0; i < m; i += 7)
+        for (let j = 0; j < n; j += 3) {
+          let [sum, all] = [0, 0];
+          for (let q = 0; q < k; q++) {
+            const term = a[turnA ? q * m + i : i * k + q] * b[turnB ? j * k + q : q * n + j];
+            sum += term;
+            all += Math.abs(term);
+          }
+          const off = Math.abs(Number(got[i * n + j]) - sum);
+          const bound = Math.abs(sum) * 2 ** -8 + all * k * 2 ** -24 + SMALLEST;
+          assert.ok(
+            off <= bound,
+            `${m}x${k} by ${k}x${n} at ${scale}, ${turnA} ${turnB}: ${got[i * n + j]}, not ${sum}`,
+          );
+        }
+    }
+});
+
 test('norms hold where the first element of a row is far from the rest, and where the mean is', () => {
   const n = 1000;
   for (const [first, mean] of [

@@ -2,6 +2,12 @@
 // A task packs a block of A for its own cache; panels of B are packed once and shared. Packing absorbs strides and
 // widens 16-bit floats.
 #include "isa.h"
+#if defined(WICK_ISA_AVX512) && __has_include(<amxbf16intrin.h>)
+#define WICK_AMX 1
+#include <cpuid.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+#endif
 
 namespace {
 #include "runs.h"
@@ -281,6 +287,11 @@ void blockTimesPanels(int64_t m, int64_t n, int64_t depth, const E* a, const E* 
   }
 }
 
+// The same product with its factors and its result transposed.
+Product turned(const Product& p) {
+  const auto turn = [](const Matrix& m) { return Matrix{m.data, m.column, m.row}; };
+  return {p.n, p.m, p.k, turn(p.b), turn(p.a), turn(p.out)};
+}
 int64_t roundUp(int64_t v, int64_t to) { return (v + to - 1) / to * to; }
 int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 
@@ -674,6 +685,17 @@ template <class S> void someRows(const Product& p, bool accumulate) {
   });
 }
 
+#if defined(WICK_AMX)
+#include "tiles.h"
+template <class S> bool takenByTiles(const Product& p, bool accumulate) {
+  if constexpr (Same<S, bfloat>::value)
+    return !p.pictures && !accumulate && p.m > FEW && p.m * p.n * p.k >= SMALL_WORK && onTiles(p);
+  return false;
+}
+#else
+template <class S> bool takenByTiles(const Product&, bool) { return false; }
+#endif
+
 // Whether threads take columns of a convolution rather than filters: where it is worth a thread, unless filters are
 // much
 // more even or more than a core's cache keeps.
@@ -697,15 +719,8 @@ template <class S> void product(const Product& given, bool accumulate) {
     return;
   }
   // A transposed product has few rows on the left.
-  const bool turn = !p.pictures && p.n <= FEW && p.m > p.n;
-  if (turn) {
-    p = {given.n,
-         given.m,
-         given.k,
-         {given.b.data, given.b.column, given.b.row},
-         {given.a.data, given.a.column, given.a.row},
-         {given.out.data, given.out.column, given.out.row}};
-  }
+  if (!p.pictures && p.n <= FEW && p.m > p.n) p = turned(given);
+  if (takenByTiles<S>(p, accumulate)) return;
   if (p.pictures) {
     if (columnsShare<S>(p)) low<S>(p, accumulate);
     else general<S>(p, accumulate);
