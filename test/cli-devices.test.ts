@@ -67,3 +67,14 @@ test('kernels cache shows the folder and what it holds', () => {
   assert.equal(status, 0);
   assert.ok(stdout.includes(dir) && /ahead of time/.test(stdout));
 });
+
+const without = '--no-experimental-require-module'; // as older versions of Node are
+const skip = !process.allowedNodeEnvironmentFlags.has(without) && 'this Node cannot be made like an older one';
+test('a Node that is too old says which one is needed', { skip }, () => {
+  const { status, stderr } = wick(['devices'], { NODE_OPTIONS: without });
+  assert.equal(status, 1);
+  assert.match(
+    stderr,
+    /^\S+ \[E_UNSUPPORTED\]: wick needs Node 20\.19 or 22\.12 or later to open devices; this is v[\d.]+\n$/,
+  );
+});

@@ -1,7 +1,7 @@
 // Device names to backends, each opened on first use.
-import { createRequire } from 'node:module';
 import { dtypeCalled } from '../base/dtype.js';
 import { ArgumentError, DeviceError } from '../base/errors.js';
+import { requireFrom } from '../base/late.js';
 import type { DeviceInfo } from '../driver/driver.js';
 import { driverOrSentence, openDriver, VENDOR_NAMES, type VendorName, VENDORS } from '../driver/drivers.js';
 import type { HostedDevice } from '../driver/stand-ins/library.js';
@@ -14,7 +14,7 @@ import { ReferenceBackend } from './reference.js';
  * What only some devices need: read when the first of them is opened, so that a program on the CPU does not wait for
  * the code of GPUs and of the emulator. By `require`, since opening a device answers at once.
  */
-const require = createRequire(import.meta.url);
+const require = requireFrom(import.meta.url);
 const later = {
   gpu: () => require('./gpu/gpu.js') as typeof import('./gpu/gpu.js'),
   lateCode: () => require('./gpu/functions.js') as typeof import('./gpu/functions.js'),

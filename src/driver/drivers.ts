@@ -1,12 +1,12 @@
 // The vendors in one table: what each calls its driver, devices, compiler and libraries. A new vendor is a file and a
 // row here. Files are read when they are asked for: a program on the CPU waits for none.
-import { createRequire } from 'node:module';
 import { DeviceError } from '../base/errors.js';
+import { requireFrom } from '../base/late.js';
 import type { Compiler } from './compiler.js';
 import type { Driver, Maybe } from './driver.js';
 import type { LibrarySpec } from './ffi.js';
 
-const require = createRequire(import.meta.url);
+const require = requireFrom(import.meta.url);
 const hip = () => require('./hip.js') as typeof import('./hip.js');
 const hiprtc = () => require('./hiprtc.js') as typeof import('./hiprtc.js');
 const cuda = () => require('./cuda.js') as typeof import('./cuda.js');
