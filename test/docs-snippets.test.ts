@@ -2,7 +2,7 @@
 // lead somewhere.
 import assert from 'node:assert/strict';
 import { existsSync, mkdtempSync, readFileSync, readdirSync, rmSync, statSync, writeFileSync } from 'node:fs';
-import { dirname, join } from 'node:path';
+import { basename, dirname, join } from 'node:path';
 import { after, describe, test } from 'node:test';
 import { tmpdir } from 'node:os';
 import { pathToFileURL } from 'node:url';
@@ -18,6 +18,7 @@ after(() => rmSync(folder, { recursive: true, force: true }));
 
 const manifest = JSON.parse(readFileSync(join(packageRoot, 'package.json'), 'utf8')) as {
   exports: Record<string, { default: string } | string>;
+  scripts: Record<string, string>;
 };
 /** 'wick/nn' as the file that the package's exports name. */
 function resolved(name: string): string {
@@ -76,6 +77,40 @@ test('links between pages lead to files that are there', () => {
       .map((m) => `${page}: ${m[1]}`),
   );
   assert.deepEqual(dead, []);
+});
+
+test('CONTRIBUTING names files, scripts and tests that are there', () => {
+  const page = readFileSync(join(packageRoot, 'CONTRIBUTING.md'), 'utf8');
+  // NAME and FILE stand for others, `mirror` is the example; compiled files are named by dist/, one source each.
+  const paths = [
+    ...page.matchAll(/(?<![\w@/.-])((?:dist|src|native|kernels|scripts|test|docs|bench|\.ci)\/[\w./-]*\w\/?)/g),
+  ]
+    .map((m) => m[1].replace(/^dist\/(.*)\.js$/, '$1.ts'))
+    .filter((path) => !/[A-Z]{4}|mirror|prebuilt/.test(path));
+  assert.ok(paths.length > 40, `${paths.length} paths were found`);
+  // Decisions are named by their numbers.
+  const found = (path: string): boolean =>
+    existsSync(join(packageRoot, path)) ||
+    (/\/\d{4}$/.test(path) && readdirSync(join(packageRoot, dirname(path))).some((f) => f.startsWith(basename(path))));
+  assert.deepEqual(
+    [...new Set(paths)].filter((path) => !found(path)),
+    [],
+  );
+  const scripts = [...page.matchAll(/npm run (?:--silent )?([\w:-]+)/g)].map((m) => m[1]);
+  assert.deepEqual(
+    [...new Set(scripts)].filter((name) => !Object.hasOwn(manifest.scripts, name)),
+    [],
+  );
+  const tests = readdirSync(join(packageRoot, 'test'));
+  const prefixes = [...page.matchAll(/npm test -- ([a-z][\w-]*)/g)].map((m) => m[1]);
+  assert.deepEqual(
+    [...new Set(prefixes)].filter((prefix) => !tests.some((f) => f.startsWith(prefix) && f.endsWith('.test.ts'))),
+    [],
+  );
+  assert.deepEqual(
+    page.split('\n').filter((line) => line.length > 120),
+    [],
+  );
 });
 
 test('links of the documentation site lead to files, not to folders, of which it has no pages', () => {
