@@ -1,4 +1,5 @@
-// Recorded steps of a few sequences, whose attention is one launch over pages: each against what is known to be right.
+// Recorded steps of a few sequences, whose attention is one launch over pages and whose residuals a library may add: each
+// against what is known to be right.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { gpuOf } from '../src/backends/generation.js';
@@ -8,13 +9,28 @@ import { type DType, Generator } from '../src/index.js';
 import { Llama, type LlamaConfig } from '../src/models/index.js';
 import { VarBuilder, VarMap } from '../src/nn/index.js';
 import { tensor } from '../src/tensor/create.js';
-import type { Device } from '../src/tensor/device.js';
+import { Device } from '../src/tensor/device.js';
 import type { Tensor } from '../src/tensor/tensor.js';
 import { testDevices } from '../src/testing/devices.js';
 import { loadTokenizer } from '../src/tokenizers/index.js';
 
 /** What a dtype keeps of a number, and how far a sum may be off. */
 const KEPT: Readonly<Record<'f16' | 'bf16', number>> = { f16: 2 ** -10, bf16: 2 ** -7 };
+
+for (const spec of ['cpu', 'sim:32', 'sim:32+cublaslt'])
+  test(`a product ${spec.includes('+') ? 'is' : 'is not'} added onto a sum on ${spec}`, () => {
+    const device = Device.get(spec);
+    const make = (rows: number, cols: number, by: number): Tensor =>
+      tensor(
+        Float32Array.from({ length: rows * cols }, (_, i) => ((i * by) % 13) - 6),
+        { shape: [rows, cols], device },
+      );
+    const [sum, x, weight] = [make(3, 16, 5), make(3, 8, 7), make(16, 8, 3)];
+    const [before, product] = [sum.toArray(), sum.add(x.matmul(weight.t())).toArray()];
+    const added = device.backend.gpu?.addProduct(sum, x, weight) ?? false;
+    assert.equal(added, spec.includes('+'));
+    assert.deepEqual(sum.toArray(), added ? product : before);
+  });
 
 for (const { name, device, missing } of testDevices('sim:32'))
   for (const dtype of ['bf16', 'f16'] as const) {

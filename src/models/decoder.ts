@@ -18,7 +18,7 @@ import { ExpertAttentionMixer } from './expert-attention.js';
 import { type Features, keyed, type Layer, type Mixer, type Mlp } from './features.js';
 import { AttentionMixer, ConvMixer, LatentMixer, type MixerContext, Norm, norm } from './mixers.js';
 import { LayerInput, LayerInputs } from './layer-inputs.js';
-import { type Dense, dense, DenseWithExperts, Mixture } from './mlp.js';
+import { Dense, dense, DenseWithExperts, Mixture } from './mlp.js';
 import { BesideMixer, DeltaMixer, FadingMixer, Mamba1Mixer, MambaMixer, RecurrenceMixer } from './recurrent-mixers.js';
 import { type RopeFeature, ropeRegime, type RopeTable, ropeTable } from './rope.js';
 import type { Shard } from './shard.js';
@@ -140,6 +140,10 @@ export class Block extends Module {
       return dropout(this.#factor === 1 ? z : z.affine(this.#factor, 0), drop);
     };
     const first = this.beforeMixer ? this.beforeMixer.forward(x) : x;
+    if (this.#adds(drop)) {
+      const h = this.mixer.forward(first, context, x);
+      return this.mlp.forward(this.beforeMlp ? this.beforeMlp.forward(h) : h, h, context.step);
+    }
     const mixed = this.mixer && branch(this.mixer.forward(first, context), this.afterMixer);
     const h = this.#parallel || !mixed ? x : x.add(mixed);
     if (!this.mlp) return h;
@@ -150,6 +154,13 @@ export class Block extends Module {
     const y = this.#parallel && mixed ? x.add(mixed).add(fed) : h.add(fed);
     const joined = this.input ? this.input.forward(y, context) : y;
     return this.factor ? joined.mul(this.factor) : joined;
+  }
+  /** Whether both branches are added as they are. */
+  #adds(drop: number): this is { readonly mixer: AttentionMixer; readonly mlp: Dense } {
+    const { mixer, mlp, afterMixer, afterMlp, input, factor } = this;
+    const plain =
+      drop === 0 && this.#factor === 1 && !this.#parallel && ![afterMixer, afterMlp, input, factor].some(Boolean);
+    return plain && mixer instanceof AttentionMixer && mlp instanceof Dense;
   }
   /** With norms of the sums. */
   #sums(x: Tensor, context: MixerContext, drop: number): Tensor {

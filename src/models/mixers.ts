@@ -116,6 +116,10 @@ export interface MixerContext {
   readonly embedded?: Tensor;
 }
 
+/** What a layer makes of x, added to a sum where there is one: in the sum's place where nobody needs it again. */
+export const addedTo = (sum: Tensor | undefined, x: Tensor, layer: Linear, step?: Step): Tensor =>
+  sum ? (step?.addTo?.(sum, x, layer) ?? sum.add(layer.forward(x))) : layer.forward(x);
+
 export class AttentionMixer extends Module {
   readonly feature: Attention;
   /** Queries, keys, values and the output's gate in one product. */
@@ -153,15 +157,17 @@ export class AttentionMixer extends Module {
     if (f.outNorm) this.outNorm = norm(w, 'outNorm', f.outNorm, heads * headDim);
     if (f.sinks) this.sinks = w.tensor('sinks', [heads], undefined, 'weight', 'f32');
   }
-  forward(x: Tensor, context: MixerContext): Tensor {
+  /** The mixer's answer, added to a sum where there is one. */
+  forward(x: Tensor, context: MixerContext, sum?: Tensor): Tensor {
     const { heads, kvHeads, headDim, rope, clip, qkNorm, temperature, alibi, gated, keysOf, ...how } = this.feature;
     const { scale, window, chunk, softcap, lends, valueDim = headDim, valueFactor } = how;
     const { step, layer } = context;
+    const answer = (y: Tensor): Tensor => addedTo(sum, y, this.out, step);
     const b = x.shape[0];
     const product = this.qkv.forward(x); // (b, t, (heads + 2 kvHeads) headDim)
     const whole = rope && step.attendWhole?.(layer, product, this, context.tables(rope));
     const done = whole ? whole.shape[1] : 0;
-    if (whole && done === product.shape[1]) return this.out.forward(whole);
+    if (whole && done === product.shape[1]) return answer(whole);
     const made = whole ? product.narrow(1, done, product.shape[1] - done) : product;
     const t = made.shape[1];
     const all = clip === undefined || qkNorm ? made : made.clamp(-clip, clip);
@@ -196,10 +202,10 @@ export class AttentionMixer extends Module {
     });
     const narrow = valueDim < headDim ? y.narrow(3, 0, valueDim) : y;
     const answers = narrow.reshape([b, t, heads * valueDim]);
-    if (whole) return this.out.forward(whole.cat([answers], 1));
+    if (whole) return answer(whole.cat([answers], 1));
     const flat = this.outNorm ? this.outNorm.forward(answers) : answers;
     const gate = (heads + (own ? 2 * kvHeads : 0)) * headDim;
-    return this.out.forward(gated ? openedBy(gated, flat, made.narrow(2, gate, gateWidth(this.feature))) : flat);
+    return answer(gated ? openedBy(gated, flat, made.narrow(2, gate, gateWidth(this.feature))) : flat);
   }
 }
 const gateWidth = ({ gated, heads, headDim }: Attention): number =>

@@ -9,8 +9,9 @@ import type { Tensor } from '../tensor/tensor.js';
 import { trainedSwiglu } from '../tensor/training.js';
 import { amongHeld, expertProduct } from './experts.js';
 import type { DenseAndExperts, DenseMlp, Experts, NormFeature } from './features.js';
-import { type Norm, norm } from './mixers.js';
+import { addedTo, type Norm, norm } from './mixers.js';
 import type { ShardGroup } from './shard.js';
+import type { Step } from './step.js';
 import type { Role, Weights } from './weights.js';
 
 /** Gate and up side by side in the last dimension: act(gate) * up. */
@@ -68,12 +69,15 @@ export class Dense extends Layer {
     this.xielu = xielu;
     this.innerNorm = innerNorm;
   }
-  forward(x: Tensor): Tensor {
+  /** The branch, added to a sum where there is one. */
+  forward(x: Tensor, sum?: Tensor, step?: Step): Tensor {
     const h = this.gateUp.forward(x);
     const { gated, activation: name, outFactor } = this.feature;
     const inner = gated ? this.#gated(name, h) : this.xielu ? this.xielu.forward(h) : activation(name)(h);
-    const y = this.down.forward(this.innerNorm ? this.innerNorm.forward(inner) : inner);
-    return outFactor === undefined ? y : y.affine(outFactor, 0);
+    const last = this.innerNorm ? this.innerNorm.forward(inner) : inner;
+    if (outFactor === undefined) return addedTo(sum, last, this.down, step);
+    const y = this.down.forward(last).affine(outFactor, 0);
+    return sum ? sum.add(y) : y;
   }
   #gated(name: string, h: Tensor): Tensor {
     const { gateFactor, inner, sparse } = this.feature;

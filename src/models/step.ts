@@ -1,6 +1,7 @@
 // One run of tokens through a decoder: at which positions they stand, and what their attention sees. Caches live here.
 import { ArgumentError } from '../base/errors.js';
 import { type CacheType, KvCache } from '../nn/kv-cache.js';
+import type { AnyLinear } from '../nn/layers.js';
 import { noGrad } from '../tensor/autograd.js';
 import { tensor } from '../tensor/create.js';
 import type { Device } from '../tensor/device.js';
@@ -22,6 +23,8 @@ export interface Step {
   readonly open: boolean;
   /** Nobody looks at what a layer makes beside its answer: its memory serves the next layer. */
   readonly brief?: boolean;
+  /** sum + what the layer makes of x, in the sum's place; undefined, and nothing done, where that takes another pass. */
+  addTo?(sum: Tensor, x: Tensor, layer: AnyLinear): Tensor | undefined;
   /** x (b, t, hidden) with zeros at padding. */
   withoutPads(x: Tensor): Tensor;
   /**

@@ -5,6 +5,7 @@ import type { Device, DeviceLibraries, HostBuffer } from '../../driver/driver.js
 import type { Params, RunRow } from '../../ops/op.js';
 import type { Backend, ChainStep, Memory, MemoryStats, Recorded, View } from '../backend.js';
 import type { DrawSizes } from '../generation.js';
+import { addProduct } from './add-product.js';
 import { capacityOf, type GpuMemory, Pool } from './allocator.js';
 import { attendPrompts, type PagedPrompts } from './attention-prompts.js';
 import { type Dependent, GpuContext } from './context.js';
@@ -188,6 +189,10 @@ export class GpuBackend implements Backend {
 
   decodeSteps(dtype: DType, sequences?: number): DecodeSteps {
     return new DecodeSteps(this, dtype, sequences);
+  }
+  /** sum += x times the transposed weight; false, and nothing done, where no library does it. */
+  addProduct(sum: View, x: View, weight: View): boolean {
+    return addProduct(this.context, sum, x, weight);
   }
   attendPrompts(prompts: PagedPrompts): void {
     attendPrompts(this.context, prompts);

@@ -162,9 +162,17 @@ export class Libraries implements Served {
     return typeof blas !== 'string' && blas.refuses === true;
   }
   /** Whether the product was enqueued. What a library finds that it cannot run is known for the next time. */
-  runProduct(plan: GemmPlan, a: Address, b: Address, out: Address, bias: Address, stream: Stream): boolean {
+  runProduct(
+    plan: GemmPlan,
+    a: Address,
+    b: Address,
+    out: Address,
+    bias: Address,
+    stream: Stream,
+    onto = false,
+  ): boolean {
     try {
-      (this.#open().blas as Blas).run(plan, a, b, out, bias, 1, 0, stream);
+      (this.#open().blas as Blas).run(plan, a, b, out, bias, 1, onto ? 1 : 0, stream);
       return true;
     } catch (e) {
       if (!(e instanceof UnsupportedError)) throw e;
