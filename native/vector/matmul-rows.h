@@ -1,0 +1,218 @@
+// Products of few rows at memory speed: nothing of B is packed, and each element is read once. Included by matmul.cpp
+// after matmul-tile.h.
+
+// ---- a few rows: each element of B is read once ----
+constexpr int FEW = 4;
+
+// Columns of B are contiguous along k: dot products of M rows and C columns, whose streams run side by side.
+template <class S, class E, int M, int C>
+WICK_FN void dots(const E* a, int64_t lda, const S* b, int64_t ldb, int64_t k, E (&result)[M][C]) {
+  typedef Vec<E> V;
+  constexpr int U = M == 1 ? 2 : 1;  // not of C: a column's sum must not depend on its neighbours
+  V acc[M][C][U];
+#pragma GCC unroll 4
+  for (int i = 0; i < M; i++)
+#pragma GCC unroll 4
+    for (int c = 0; c < C; c++)
+#pragma GCC unroll 2
+      for (int u = 0; u < U; u++) acc[i][c][u] = V(E(0));
+  int64_t q = 0;
+  for (; q + U * V::N <= k; q += U * V::N)
+#pragma GCC unroll 2
+    for (int u = 0; u < U; u++) {
+      V row[M];
+#pragma GCC unroll 4
+      for (int i = 0; i < M; i++) row[i] = V::load(a + i * lda + q + u * V::N);
+#pragma GCC unroll 4
+      for (int c = 0; c < C; c++) {
+        const V column = load(b + c * ldb + q + u * V::N);
+#pragma GCC unroll 4
+        for (int i = 0; i < M; i++) acc[i][c][u] = mad(row[i], column, acc[i][c][u]);
+      }
+    }
+#pragma GCC unroll 4
+  for (int i = 0; i < M; i++)
+#pragma GCC unroll 4
+    for (int c = 0; c < C; c++) {
+      V s = acc[i][c][0];
+      for (int u = 1; u < U; u++) s += acc[i][c][u];
+      result[i][c] = sumLanes(s);
+    }
+  for (; q < k; q++)
+    for (int c = 0; c < C; c++) {
+      const E v = scalarOf(b + c * ldb + q);
+      for (int i = 0; i < M; i++) result[i][c] += a[i * lda + q] * v;
+    }
+}
+
+template <class S, class E, int M, int C, class Put>
+WICK_FN void dotTile(const E* a, int64_t lda, const S* b, int64_t ldb, int64_t k, int64_t j, Put& put) {
+  E sums[M][C];
+  dots<S, E, M, C>(a, lda, b + j * ldb, ldb, k, sums);
+  for (int i = 0; i < M; i++)
+    for (int c = 0; c < C; c++) put(i, j + c, sums[i][c]);
+}
+// Columns from begin to end, C at a time; a lone row has registers for four of them.
+template <class S, class E, int M, int C, class Put>
+void dotColumns(const E* a, int64_t lda, const S* b, int64_t ldb, int64_t k, int64_t begin, int64_t end, Put& put) {
+  int64_t j = begin;
+  for (; j + C <= end; j += C) dotTile<S, E, M, C>(a, lda, b, ldb, k, j, put);
+  for (; j < end; j++) dotTile<S, E, M, 1>(a, lda, b, ldb, k, j, put);
+}
+
+// Rows of B are contiguous: sums of scaled rows, eight at a time, over a stretch of columns.
+template <class S, class E, int ROWS> WICK_FN void axpyRows(const E* a, const S* b, int64_t row, int64_t n, E* sums) {
+  typedef Vec<E> V;
+  V scale[ROWS];
+#pragma GCC unroll 8
+  for (int r = 0; r < ROWS; r++) scale[r] = V(a[r]);
+  int64_t j = 0;
+  for (; j + V::N <= n; j += V::N) {
+    V v = V::load(sums + j);
+#pragma GCC unroll 8
+    for (int r = 0; r < ROWS; r++) v = mad(scale[r], load(b + r * row + j), v);
+    v.store(sums + j);
+  }
+  for (; j < n; j++)
+    for (int r = 0; r < ROWS; r++) sums[j] += a[r] * scalarOf(b + r * row + j);
+}
+template <class S, class E> void axpys(const E* a, const S* b, int64_t row, int64_t k, int64_t n, E* sums) {
+  int64_t q = 0;
+  for (; q + 8 <= k; q += 8) axpyRows<S, E, 8>(a + q, b + q * row, row, n, sums);
+  for (; q < k; q++) axpyRows<S, E, 1>(a + q, b + q * row, row, n, sums);
+}
+
+template <class S> void fewRows(const Product& p, bool accumulate) {
+  typedef typename ComputeOf<S>::type E;
+  const S* a = reinterpret_cast<const S*>(p.a.data);
+  const S* b = reinterpret_cast<const S*>(p.b.data);
+  S* out = reinterpret_cast<S*>(const_cast<char*>(p.out.data));
+  const int m = (int)p.m;
+  const int64_t lda = roundUp(p.k, 16);
+  E* rows = static_cast<E*>(scratch(wick::SCRATCH_A, (size_t)(m * lda + 16) * sizeof(E)));
+  for (int i = 0; i < m; i++) {
+    if (p.a.column == 1) widenTo(a + i * p.a.row, rows + i * lda, p.k);
+    else
+      for (int64_t q = 0; q < p.k; q++) rows[i * lda + q] = scalarOf(a + i * p.a.row + q * p.a.column);
+  }
+  auto put = [&](int i, int64_t j, E v) {
+    S* to = out + i * p.out.row + j * p.out.column;
+    storeScalar(to, accumulate ? v + scalarOf(to) : v);
+  };
+  const int64_t grain = 1 + 65536 / p.k;
+  if (p.b.row == 1) {
+    parallel(p.n, grain, [&](int64_t begin, int64_t end) {
+      switch (m) {
+        case 1: dotColumns<S, E, 1, 4>(rows, lda, b, p.b.column, p.k, begin, end, put); break;
+        case 2: dotColumns<S, E, 2, 4>(rows, lda, b, p.b.column, p.k, begin, end, put); break;
+        case 3: dotColumns<S, E, 3, 2>(rows, lda, b, p.b.column, p.k, begin, end, put); break;
+        default: dotColumns<S, E, 4, 2>(rows, lda, b, p.b.column, p.k, begin, end, put);
+      }
+    });
+  } else if (p.b.column != 1) {
+    parallel(p.n, grain, [&](int64_t begin, int64_t end) {
+      S* line = static_cast<S*>(scratch(wick::SCRATCH_ROWS, (size_t)p.k * sizeof(S)));
+      for (int64_t j = begin; j < end; j++) {
+        const S* column = b + j * p.b.column;
+        for (int64_t q = 0; q < p.k; q++) line[q] = column[q * p.b.row];
+        for (int i = 0; i < m; i++) {
+          E sum[1][1];
+          dots<S, E, 1, 1>(rows + i * lda, lda, line, 0, p.k, sum);
+          put(i, j, sum[0][0]);
+        }
+      }
+    });
+  } else {
+    constexpr int64_t STRETCH = 512;
+    parallel((p.n + STRETCH - 1) / STRETCH, 1 + grain / STRETCH, [&](int64_t begin, int64_t end) {
+      E sums[STRETCH];
+      for (int64_t t = begin; t < end; t++) {
+        const int64_t j0 = t * STRETCH, n = least(p.n - j0, STRETCH);
+        for (int i = 0; i < m; i++) {
+          __builtin_memset(sums, 0, sizeof sums);
+          axpys(rows + i * lda, b + j0, p.b.row, p.k, n, sums);
+          for (int64_t j = 0; j < n; j++) put(i, j0 + j, sums[j]);
+        }
+      }
+    });
+  }
+}
+
+// ---- some rows: each element of B is read once, by dot products of a tile, and nothing of it is packed ----
+constexpr int SOME = 16;
+#if defined(WICK_ISA_NEON) || defined(WICK_ISA_AVX512)
+constexpr int DOT_ROWS = 8, DOT_COLUMNS = 2;
+#else
+constexpr int DOT_ROWS = 4, DOT_COLUMNS = 2;
+#endif
+
+template <class S, class E, int C>
+WICK_FN void dotRows(const E* a, int64_t lda, const S* b, int64_t ldb, int64_t k, E (&result)[DOT_ROWS][C]) {
+  typedef Vec<E> V;
+  V acc[DOT_ROWS][C];
+#pragma GCC unroll 8
+  for (int i = 0; i < DOT_ROWS; i++)
+#pragma GCC unroll 4
+    for (int c = 0; c < C; c++) acc[i][c] = V(E(0));
+  int64_t q = 0;
+  for (; q + V::N <= k; q += V::N) {
+    V column[C];
+#pragma GCC unroll 4
+    for (int c = 0; c < C; c++) column[c] = load(b + c * ldb + q);
+#pragma GCC unroll 8
+    for (int i = 0; i < DOT_ROWS; i++) {
+      const V row = V::load(a + i * lda + q);
+#pragma GCC unroll 4
+      for (int c = 0; c < C; c++) acc[i][c] = mad(row, column[c], acc[i][c]);
+    }
+  }
+#pragma GCC unroll 8
+  for (int i = 0; i < DOT_ROWS; i++)
+#pragma GCC unroll 4
+    for (int c = 0; c < C; c++) result[i][c] = sumLanes(acc[i][c]);
+  for (; q < k; q++)
+    for (int c = 0; c < C; c++) {
+      const E v = scalarOf(b + c * ldb + q);
+      for (int i = 0; i < DOT_ROWS; i++) result[i][c] += a[i * lda + q] * v;
+    }
+}
+template <class E, int C> struct Sums {
+  static constexpr int COLUMNS = C;
+  E sums[DOT_ROWS][C];
+};
+template <class S> void someRows(const Product& p, bool accumulate) {
+  typedef typename ComputeOf<S>::type E;
+  const S* a = reinterpret_cast<const S*>(p.a.data);
+  const S* b = reinterpret_cast<const S*>(p.b.data);
+  S* out = reinterpret_cast<S*>(const_cast<char*>(p.out.data));
+  const int m = (int)p.m;
+  const int64_t lda = roundUp(p.k, 16), height = roundUp(p.m, DOT_ROWS);
+  E* rows = static_cast<E*>(scratch(wick::SCRATCH_A, (size_t)(height * lda + 16) * sizeof(E)));
+  for (int i = 0; i < m; i++) {
+    if (p.a.column == 1) widenTo(a + i * p.a.row, rows + i * lda, p.k);
+    else
+      for (int64_t q = 0; q < p.k; q++) rows[i * lda + q] = scalarOf(a + i * p.a.row + q * p.a.column);
+  }
+  __builtin_memset(rows + m * lda, 0, (size_t)((height - m) * lda) * sizeof(E));
+  auto tile = [&](int64_t j, auto result) {
+    constexpr int C = decltype(result)::COLUMNS;
+    for (int i0 = 0; i0 < m; i0 += DOT_ROWS) {
+      dotRows<S, E, C>(rows + i0 * lda, lda, b + j * p.b.column, p.b.column, p.k, result.sums);
+      for (int i = i0; i < m && i < i0 + DOT_ROWS; i++)
+        for (int c = 0; c < C; c++) {
+          S* to = out + i * p.out.row + (j + c) * p.out.column;
+          const E v = result.sums[i - i0][c];
+          storeScalar(to, accumulate ? v + scalarOf(to) : v);
+        }
+    }
+  };
+  const int64_t groups = (p.n + DOT_COLUMNS - 1) / DOT_COLUMNS;
+  parallel(groups, 1 + 65536 / (p.k * p.m), [&](int64_t begin, int64_t end) {
+    for (int64_t g = begin; g < end; g++) {
+      int64_t j = g * DOT_COLUMNS;
+      if (j + DOT_COLUMNS <= p.n) tile(j, Sums<E, DOT_COLUMNS>());
+      else
+        for (; j < p.n; j++) tile(j, Sums<E, 1>());
+    }
+  });
+}

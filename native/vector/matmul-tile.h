@@ -1,0 +1,108 @@
+// The register tile, and a packed block of A times packed panels of B. Included by matmul.cpp after matmul-panels.h.
+
+#if defined(WICK_ISA_NEON)
+// The multiply takes one factor from a lane; the lane must be a constant, hence the templates.
+template <int L> WICK_FN F madLane(F acc, F b, F a) {
+  return F((F::R)vfmaq_laneq_f32((float32x4_t)acc.r, (float32x4_t)b.r, (float32x4_t)a.r, L));
+}
+template <int L> WICK_FN D madLane(D acc, D b, D a) {
+  return D((D::R)vfmaq_laneq_f64((float64x2_t)acc.r, (float64x2_t)b.r, (float64x2_t)a.r, L));
+}
+template <class V, int N, int L> WICK_FN void madRow(V (&acc)[N], const V (&b)[N], V a) {
+#pragma GCC unroll 4
+  for (int j = 0; j < N; j++) acc[j] = madLane<L>(acc[j], b[j], a);
+}
+template <int R, int N> WICK_FN void step(F (&acc)[R][N], const F (&b)[N], const float* a) {
+#pragma GCC unroll 4
+  for (int i = 0; i < R; i += 4) {
+    F av((F::R)vld1q_f32(a + i));
+    madRow<F, N, 0>(acc[i], b, av);
+    madRow<F, N, 1>(acc[i + 1], b, av);
+    madRow<F, N, 2>(acc[i + 2], b, av);
+    madRow<F, N, 3>(acc[i + 3], b, av);
+  }
+}
+template <int R, int N> WICK_FN void step(D (&acc)[R][N], const D (&b)[N], const double* a) {
+#pragma GCC unroll 4
+  for (int i = 0; i < R; i += 2) {
+    D av((D::R)vld1q_f64(a + i));
+    madRow<D, N, 0>(acc[i], b, av);
+    madRow<D, N, 1>(acc[i + 1], b, av);
+  }
+}
+#else
+template <class V, class E, int R, int N> WICK_FN void step(V (&acc)[R][N], const V (&b)[N], const E* a) {
+#pragma GCC unroll 16
+  for (int i = 0; i < R; i++) {
+    V s(a[i]);
+#pragma GCC unroll 4
+    for (int j = 0; j < N; j++) acc[i][j] = mad(s, b[j], acc[i][j]);
+  }
+}
+#endif
+
+// c[ROWS][columns] (+)= a panel * the first N vectors of b panel. `row` is the distance of rows in c.
+template <int N, class E> WICK_FN void tile(int64_t depth, const E* a, const E* b, E* c, int64_t row, bool add) {
+  typedef Vec<E> V;
+  constexpr int R = Tile<E>::ROWS, W = Tile<E>::VECTORS * V::N;
+  V acc[R][N];
+#pragma GCC unroll 16
+  for (int i = 0; i < R; i++)
+#pragma GCC unroll 4
+    for (int j = 0; j < N; j++) acc[i][j] = V(E(0));
+  for (int64_t k = 0; k < depth; k++, a += R, b += W) {
+    V bv[N];
+#pragma GCC unroll 4
+    for (int j = 0; j < N; j++) bv[j] = V::load(b + j * V::N);
+    step(acc, bv, a);
+  }
+#pragma GCC unroll 16
+  for (int i = 0; i < R; i++)
+#pragma GCC unroll 4
+    for (int j = 0; j < N; j++) {
+      E* p = c + i * row + j * V::N;
+      V v = acc[i][j];
+      if (add) v = V::load(p) + v;
+      v.store(p);
+    }
+}
+
+template <int N, class E>
+WICK_FN void narrowest(int64_t vectors, int64_t depth, const E* a, const E* b, E* c, int64_t row, bool add) {
+  if constexpr (N > 1)
+    if (vectors < N) return narrowest<N - 1>(vectors, depth, a, b, c, row, add);
+  tile<N>(depth, a, b, c, row, add);
+}
+
+// A packed block times packed panels into c of E, rows `row` apart and columns adjacent. Panels that are shared come
+// from further away than a core's own cache: the next one is asked for while this one is multiplied.
+template <class E>
+void blockTimesPanels(int64_t m, int64_t n, int64_t depth, const E* a, const E* b, E* c, int64_t row, bool add,
+                      bool shared) {
+  constexpr int R = Tile<E>::ROWS, W = Tile<E>::VECTORS * Vec<E>::N, LINE = 64 / sizeof(E);
+  const int64_t tiles = (m + R - 1) / R, ahead = shared ? (depth * W / LINE + tiles - 1) / tiles * LINE : 0;
+  E edge[R * W];
+  for (int64_t j = 0; j < n; j += W) {
+    const int64_t columns = n - j < W ? n - j : W;
+    for (int64_t i = 0; i < m; i += R) {
+      const E* ap = a + i * depth;
+      const E* bp = b + j * depth;
+      const int64_t rows = m - i < R ? m - i : R;
+      // The last columns take a narrower tile; what does not fill its vectors or its rows goes through a copy.
+      const bool whole = rows == R && columns % Vec<E>::N == 0;
+      E* to = whole ? c + i * row + j : edge;
+      const int64_t step = whole ? row : W;
+      const bool adds = whole && add;
+      const int64_t vectors = (columns + Vec<E>::N - 1) / Vec<E>::N;
+      if (j + W < n)
+        for (int64_t q = 0; q < ahead; q += LINE) __builtin_prefetch(bp + W * depth + i / R * ahead + q, 0, 2);
+      narrowest<Tile<E>::VECTORS>(vectors, depth, ap, bp, to, step, adds);
+      if (whole) continue;
+      for (int64_t r = 0; r < rows; r++)
+        for (int64_t q = 0; q < columns; q++) {
+          E* p = c + (i + r) * row + j + q;
+          *p = add ? *p + edge[r * W + q] : edge[r * W + q];
+        }
+    }
+  }
+}
