@@ -33,6 +33,8 @@ GEMMA = dict(head_dim=16, sliding_window=7, hidden_size_per_layer_input=10, voca
              layer_types=['sliding_attention', 'full_attention'] * 3, num_kv_shared_layers=2)
 ZAMBA = dict(num_key_value_heads=4, mamba_d_state=8, n_mamba_heads=6, chunk_size=16, adapter_rank=6)
 OLMO = dict(linear_num_key_heads=2, linear_num_value_heads=4, linear_key_head_dim=12, linear_value_head_dim=8)
+KIMI = dict(num_experts=6, num_experts_per_token=2, moe_intermediate_size=24, kv_lora_rank=16, qk_rope_head_dim=8, v_head_dim=16,
+            qk_nope_head_dim=12, num_key_value_heads=4, linear_num_heads=3, linear_head_dim=8)
 LAGUNA = dict(head_dim=16, num_experts=6, num_experts_per_tok=2, moe_intermediate_size=24, shared_expert_intermediate_size=20,
               sliding_window=6)
 MIMO = dict(head_dim=24, v_head_dim=16, n_routed_experts=6, num_experts_per_tok=2, moe_intermediate_size=24, sliding_window=6,
@@ -185,6 +187,10 @@ MODELS = {
     'olmo_hybrid': ('olmo_hybrid', {**OLMO, 'rope_parameters': dict(rope_type='default', rope_theta=None), 'layer_types': ['linear_attention', 'full_attention', 'linear_attention']}),
     'olmo_hybrid-b': ('olmo_hybrid', {**OLMO, 'linear_allow_neg_eigval': False, 'linear_conv_kernel_dim': 3, 'attention_bias': True,
                       'linear_num_value_heads': 2, 'rope_parameters': dict(rope_type='default', rope_theta=500.0)}),
+    'kimi_linear': ('kimi_linear', {**KIMI, 'layer_types': ['linear_attention', 'full_attention', 'linear_attention']}),
+    'kimi_linear-b': ('kimi_linear', {**KIMI, 'q_lora_rank': 20, 'linear_conv_kernel_dim': 3, 'num_expert_group': 3, 'topk_group': 2,
+                      'moe_renormalize': False, 'routed_scaling_factor': 1.3, 'attention_bias': True, 'num_hidden_layers': 5,
+                      'mlp_layer_types': ['sparse', 'dense', 'sparse', 'dense', 'sparse']}),
     'axk1': ('axk1', {**LATENT, 'v_head_dim': 16, 'n_routed_experts': 8, 'n_group': 4, 'topk_group': 2, 'num_experts_per_tok': 2,
              'moe_intermediate_size': 24}),
     'mistral4': ('mistral4', {**LATENT, 'v_head_dim': 16, 'n_routed_experts': 6, 'num_experts_per_tok': 2, 'moe_intermediate_size': 24,

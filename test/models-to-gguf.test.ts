@@ -6,7 +6,7 @@ import { join } from 'node:path';
 import { test } from 'node:test';
 import { UnsupportedError } from '../src/base/errors.js';
 import { LanguageModel } from '../src/engine/index.js';
-import { Gguf, type GgufValue } from '../src/io/index.js';
+import { Gguf, type GgufValue, writeGguf } from '../src/io/index.js';
 import { type CausalLM, loadModel } from '../src/models/index.js';
 import { quantizeGguf } from '../src/models/quantize-gguf.js';
 import { findGolden, missingGolden } from '../src/parity/golden.js';
@@ -36,7 +36,7 @@ const distance = (a: Tensor, b: Tensor): number => a.sub(b).abs().max().item() /
 
 /** Types that no architecture of the table stands for. */
 const WITHOUT = new Set(
-  `afmoe apertus aria_text axk1 ctrl gpt_neox_japanese laguna mimo_v2_flash mistral4 modernbert-decoder olmo_hybrid bamba biogpt bitnet codegen cohere2_moe cwm dbrx exaone_moe flex_olmo gemma3n_text gemma4_text glm
+  `afmoe apertus aria_text axk1 ctrl gpt_neox_japanese kimi_linear laguna mimo_v2_flash mistral4 modernbert-decoder olmo_hybrid bamba biogpt bitnet codegen cohere2_moe cwm dbrx exaone_moe flex_olmo gemma3n_text gemma4_text glm
   gpt_neo granite_swa granitemoe_swa gptj helium hy_v3 hyperclovax jais2 jetmoe mellum minicpm3 minimax ministral
   nanochat openai-gpt opt persimmon phimoe recurrent_gemma solar_open vaultgemma xglm youtu zamba2`.split(/\s+/),
 );
@@ -100,6 +100,36 @@ for (const [name, { config }] of Object.entries(families))
     });
     rmSync(to);
   });
+
+test('files of Qwen that read images hold the plain text model, and are read only', {
+  skip: skipFamilies,
+}, async () => {
+  for (const [name, plain, own] of [
+    ['qwen2', 'qwen2', 'qwen2vl'],
+    ['qwen3', 'qwen3', 'qwen3vl'],
+    ['qwen3_moe', 'qwen3moe', 'qwen3vlmoe'],
+  ]) {
+    const [from, to] = [join(dir, `${plain}.gguf`), join(dir, `${own}.gguf`)];
+    const folder = familyFolder(name, (f) => ({
+      ...f,
+      config: { ...f.config, ...(name === 'qwen3_moe' && { norm_topk_prob: true }) },
+    }));
+    await quantizeGguf(folder, from, { type: 'f32' });
+    const file = Gguf.open(from);
+    const metadata = new Map<string, GgufValue>(
+      [...file.metadata].map(([key, v]) => [key.replace(`${plain}.`, `${own}.`), v]),
+    );
+    metadata.set('general.architecture', { type: 'string', value: own });
+    metadata.set(`${own}.rope.dimension_sections`, { type: 'array', of: 'i32', value: Int32Array.of(2, 2, 2, 0) });
+    if (own !== 'qwen2vl') metadata.set(`${own}.n_deepstack_layers`, { type: 'u32', value: 3 });
+    const tensors = file.names.map((name) => {
+      const { type, shape } = file.info(name);
+      return { name, type, shape, bytes: file.raw(name) };
+    });
+    writeGguf(to, metadata, tensors);
+    scope(() => assert.ok(distance(logitsOf(to), logitsOf(folder)) <= 1e-5, own));
+  }
+});
 
 test('a Nemotron-H whose blocks are mixtures or none answers from its file as from its folder', {
   skip: skipFamilies,

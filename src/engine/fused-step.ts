@@ -90,6 +90,7 @@ const latentSizes = (a: LatentAttention): LatentSizes => ({
 });
 /** Latent attention of the same sizes in all layers. */
 const attendsLatent = (a: LatentAttention, like: LatentAttention): boolean =>
+  a.rope !== undefined &&
   !a.temperature &&
   a.queryRank === like.queryRank &&
   JSON.stringify(latentSizes(a)) === JSON.stringify(latentSizes(like));
@@ -312,7 +313,14 @@ export class FusedStep {
     }
     this.#product(a.kvA, { x, out: latent, norm });
     this.#steps.attendLatent({
-      ...{ ...latentSizes(a.feature), ...tables(rope), state, latents: kept.keys, keys: kept.values, scale },
+      ...{
+        ...latentSizes(a.feature),
+        ...tables(rope as RopeFeature),
+        state,
+        latents: kept.keys,
+        keys: kept.values,
+        scale,
+      },
       ...{ queries: qkv, latent, norm: this.#float(a.kvANorm.weight) as Tensor, eps: a.kvANorm.eps },
       ...{ keyUp: a.keyUp, valueUp: a.valueUp, lifted, partial, tops, sums, out: y },
     });

@@ -19,7 +19,15 @@ import { type Features, keyed, type Layer, type Mixer, type Mlp } from './featur
 import { AttentionMixer, ConvMixer, LatentMixer, type MixerContext, Norm, norm } from './mixers.js';
 import { LayerInput, LayerInputs } from './layer-inputs.js';
 import { Dense, dense, DenseWithExperts, Mixture } from './mlp.js';
-import { BesideMixer, DeltaMixer, FadingMixer, Mamba1Mixer, MambaMixer, RecurrenceMixer } from './recurrent-mixers.js';
+import {
+  BesideMixer,
+  ChannelDeltaMixer,
+  DeltaMixer,
+  FadingMixer,
+  Mamba1Mixer,
+  MambaMixer,
+  RecurrenceMixer,
+} from './recurrent-mixers.js';
 import { type RopeFeature, ropeRegime, type RopeTable, ropeTable } from './rope.js';
 import type { Shard } from './shard.js';
 import { SharedMambaMixer } from './shared-branch.js';
@@ -34,6 +42,7 @@ export type MixerModule =
   | LatentMixer
   | ConvMixer
   | DeltaMixer
+  | ChannelDeltaMixer
   | MambaMixer
   | Mamba1Mixer
   | RecurrenceMixer
@@ -52,6 +61,8 @@ function mixer(w: Weights, f: Mixer, hidden: number, deep: Init): MixerModule | 
       return new ConvMixer(w, f, hidden, deep);
     case 'delta':
       return new DeltaMixer(w, f, hidden, deep);
+    case 'channel delta':
+      return new ChannelDeltaMixer(w, f, hidden, deep);
     case 'mamba2':
       return new MambaMixer(w, f, hidden, deep);
     case 'mamba':

@@ -76,7 +76,8 @@ export interface LatentAttention {
   readonly ropeDim: number;
   readonly valueDim: number;
   readonly scale: number;
-  readonly rope: RopeFeature;
+  /** None where nothing turns. */
+  readonly rope?: RopeFeature;
   readonly normEps: number;
   readonly temperature?: QueryTemperature;
 }
@@ -107,6 +108,17 @@ export interface DeltaNet {
   readonly apart?: boolean;
   /** Up to this much of a difference is written: 2 turns what is remembered round. */
   readonly mostWritten?: number;
+}
+
+/** A delta net whose matrices decay row by row, each at its own speed (Kimi): steps and gates are narrow products. */
+export interface ChannelDelta {
+  readonly kind: 'channel delta';
+  readonly heads: number;
+  readonly headDim: number;
+  /** Of the convolution before it. */
+  readonly width: number;
+  readonly eps: number;
+  readonly activation: string;
 }
 
 /** A matrix by head that decays by steps the input chooses; groups of heads share keys and queries. */
@@ -209,6 +221,7 @@ export type Mixer =
   | LatentAttention
   | ShortConv
   | DeltaNet
+  | ChannelDelta
   | Mamba2
   | Mamba1
   | GatedRecurrence

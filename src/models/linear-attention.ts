@@ -79,6 +79,48 @@ function inChunks(input: ScanInput, before: Tensor): Scanned {
   return { y: all.narrow(2, 0, t).permute([0, 2, 1, 3]), state };
 }
 
+/** Tokens of a chunk whose rows decay apart: all their pairs meet channel by channel. */
+const CHANNEL_CHUNK = 16;
+
+/** The delta rule with a decay for every row of the matrix, (b, t, heads, key). */
+export function scanChannels(input: Required<ScanInput>, state?: Tensor): Scanned {
+  const { q, v } = input;
+  const [b, t, heads, keyDim] = q.shape;
+  let now = state ?? q.newZeros([b, heads, keyDim, v.shape[3]], 'f32');
+  const parts: Tensor[] = [];
+  for (let from = 0; from < t; from += CHANNEL_CHUNK) {
+    const size = Math.min(CHANNEL_CHUNK, t - from);
+    const at = (x: Tensor): Tensor => x.narrow(1, from, size).permute(x.rank === 4 ? [0, 2, 1, 3] : [0, 2, 1]);
+    const part = channelChunk(
+      { q: at(q), k: at(input.k), v: at(v), decay: at(input.decay), rate: at(input.rate) },
+      now,
+    );
+    parts.push(part.y);
+    now = part.state;
+  }
+  const all = parts.length === 1 ? parts[0] : parts[0].cat(parts.slice(1), 2);
+  return { y: all.permute([0, 2, 1, 3]), state: now };
+}
+/** A few tokens, (b, heads, size, width). */
+function channelChunk({ q, k, v, decay, rate }: Required<ScanInput>, before: Tensor): Scanned {
+  const size = q.shape[2];
+  const sums = decay.cumsum(2);
+  const lower = tensor(
+    Uint8Array.from({ length: size * size }, (_, i) => (i % size <= Math.floor(i / size) ? 1 : 0)),
+    { shape: [size, size, 1], device: q.device },
+  ).ne(0);
+  const apart = sums.unsqueeze(3).sub(sums.unsqueeze(2)); // (b, heads, size, size, key)
+  const fading = lower.broadcastTo(apart.shape).where(apart, apart.constant(-Infinity)).exp();
+  const pairs = (x: Tensor): Tensor => x.unsqueeze(3).mul(k.unsqueeze(2)).mul(fading).sum([4], false);
+  const column = rate.unsqueeze(3);
+  const start = sums.exp();
+  const last = sums.narrow(2, size - 1, 1);
+  const solved = inverse(pairs(k).mul(column), size);
+  const written = solved.matmul(v.sub(k.mul(start).matmul(before)).mul(column));
+  const y = q.mul(start).matmul(before).add(pairs(q).matmul(written));
+  return { y, state: before.mul(last.exp().t()).add(k.mul(last.sub(sums).exp()).t().matmul(written)) };
+}
+
 /** The inverse of I + the part of x below its diagonal, row after row; x is (..., size, size). */
 function inverse(x: Tensor, size: number): Tensor {
   const rows = x.rank - 2;

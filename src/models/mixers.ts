@@ -288,13 +288,14 @@ export class LatentMixer extends Module {
       : (this.qB as Linear).forward((this.qANorm as Norm).forward((this.qA as Linear).forward(x)));
     const plain = queries.reshape([b, t, heads, nopeDim + ropeDim]);
     const q = temperature ? tempered(plain, temperature, context) : plain;
-    const { cos, sin } = tables(rope);
-    const [c, s] = [step.rows(cos), step.rows(sin)];
+    const table = rope && tables(rope);
+    const [c, s] = table ? [step.rows(table.cos), step.rows(table.sin)] : [];
+    const turn = (x: Tensor): Tensor => (c && s ? x.ropeThd(c, s) : x);
     const qNope = q.narrow(3, 0, nopeDim).permute([0, 2, 1, 3]); // (b, heads, t, nope)
-    const qRope = q.narrow(3, nopeDim, ropeDim).ropeThd(c, s).permute([0, 2, 1, 3]);
+    const qRope = turn(q.narrow(3, nopeDim, ropeDim)).permute([0, 2, 1, 3]);
     const kv = this.kvA.forward(x); // (b, t, rank + rope)
     const latent = this.kvANorm.forward(kv.narrow(2, 0, rank)).unsqueeze(1); // (b, 1, t, rank)
-    const turned = kv.narrow(2, rank, ropeDim).unsqueeze(2).ropeThd(c, s).permute([0, 2, 1, 3]); // (b, 1, t, rope)
+    const turned = turn(kv.narrow(2, rank, ropeDim).unsqueeze(2)).permute([0, 2, 1, 3]); // (b, 1, t, rope)
     const parts = step.keepLatent(layer, latent, turned).map(({ from, count, latents, keys }) => {
       const [nope, turnedQ] = [qNope, qRope].map((x) => (count === t ? x : x.narrow(2, from, count)));
       return count < ABSORBED

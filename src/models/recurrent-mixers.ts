@@ -1,4 +1,4 @@
-// Mixers that remember a state instead of all keys: the gated delta net, Mamba, Mamba 2, the gated recurrence of
+// Mixers that remember a state instead of all keys: gated delta nets, Mamba, Mamba 2, the gated recurrence of
 // RecurrentGemma and MiniMax's attention that fades. All but the last begin with a short causal convolution by channel,
 // whose last inputs are remembered too.
 import { activation } from '../nn/activation.js';
@@ -8,8 +8,8 @@ import { Module } from '../nn/module.js';
 import { tensor } from '../tensor/create.js';
 import { keep } from '../tensor/scope.js';
 import type { Tensor } from '../tensor/tensor.js';
-import type { Beside, DeltaNet, FadingAttention, GatedRecurrence, Mamba1, Mamba2 } from './features.js';
-import { scan } from './linear-attention.js';
+import type { Beside, ChannelDelta, DeltaNet, FadingAttention, GatedRecurrence, Mamba1, Mamba2 } from './features.js';
+import { scan, scanChannels } from './linear-attention.js';
 import { AttentionMixer, type MixerContext, type Norm, norm } from './mixers.js';
 import { recurrence, selectiveScan } from './selective-scan.js';
 import type { Shard } from './shard.js';
@@ -99,6 +99,69 @@ export class DeltaMixer extends Module {
     const gate = all.narrow(2, wide, values).reshape([b, t, valueHeads, valueDim]).cast('f32').silu();
     const normed = y.rmsNorm(this.normWeight, { eps }).mul(gate);
     return this.out.forward(normed.reshape([b, t, values]).cast(x.dtype));
+  }
+}
+
+export class ChannelDeltaMixer extends Module {
+  readonly feature: ChannelDelta;
+  /** Queries, keys, values and rates; then the narrow halves of steps and gates. */
+  readonly input: Linear;
+  readonly steps: Linear;
+  readonly gate: Linear;
+  readonly weight: Tensor;
+  readonly decay: Tensor;
+  readonly shift: Tensor;
+  readonly normWeight: Tensor;
+  readonly out: Linear;
+  constructor(w: Weights, f: ChannelDelta, hidden: number, deep?: Init) {
+    super();
+    this.feature = f;
+    const { heads, headDim } = f;
+    const width = heads * headDim;
+    this.input = w.linear(
+      [
+        { role: 'stateQuery', outputs: width },
+        { role: 'stateKey', outputs: width },
+        { role: 'stateValue', outputs: width },
+        { role: 'stateRate', outputs: heads },
+        { role: 'stateStepIn', outputs: headDim },
+        { role: 'stateGateIn', outputs: headDim },
+      ],
+      hidden,
+    );
+    this.steps = w.linear([{ role: 'stateStep', outputs: width }], headDim);
+    this.gate = w.linear([{ role: 'stateGate', outputs: width }], headDim);
+    this.weight = w.pieces('stateConv', ['q', 'k', 'v'], [3 * width, 1, f.width]);
+    this.decay = w.tensor('stateDecay', [heads], undefined, 'weight', 'f32');
+    this.shift = w.tensor('stateShift', [width], undefined, 'weight', 'f32');
+    this.normWeight = w.normWeight('stateNorm', [headDim], 'f32');
+    this.out = w.linear([{ role: 'stateOut', outputs: hidden }], width, deep);
+  }
+  forward(x: Tensor, context: MixerContext): Tensor {
+    const { heads, headDim, eps, activation: name } = this.feature;
+    const { step, layer } = context;
+    const [b, t] = x.shape;
+    const width = heads * headDim;
+    const all = this.input.forward(step.withoutPads(x));
+    const mixed = activation(name)(convolved(all.narrow(2, 0, 3 * width), context, this.weight)).cast('f32');
+    const byHead = (y: Tensor): Tensor => y.reshape([b, t, heads, headDim]);
+    const [query, key, value] = [0, 1, 2].map((i) => byHead(mixed.narrow(2, i * width, width)));
+    const q = unitLength(query).affine(1 / Math.sqrt(headDim), 0);
+    const rate = all
+      .narrow(2, 3 * width, heads)
+      .sigmoid()
+      .cast('f32');
+    const narrow = (i: 0 | 1): Tensor => all.narrow(2, 3 * width + heads + i * headDim, headDim);
+    const speed = byHead(this.steps.forward(narrow(0)).cast('f32').add(this.shift).softplus());
+    const decay = speed.mul(this.decay.exp().neg().reshape([heads, 1]));
+    const y = step.overState(layer, [q, unitLength(key), value, decay, rate], ([q, k, v, decay, rate], state) =>
+      scanChannels({ q, k, v, decay, rate }, state),
+    );
+    const gate = byHead(this.gate.forward(narrow(1)))
+      .cast('f32')
+      .sigmoid();
+    const normed = y.rmsNorm(this.normWeight, { eps }).mul(gate);
+    return this.out.forward(normed.reshape([b, t, width]).cast(x.dtype));
   }
 }
 

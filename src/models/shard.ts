@@ -124,7 +124,7 @@ export class Shard {
   #mixer(m: Mixer, i: number): Mixer {
     const n = this.group.size;
     if (m.kind === 'none') return m;
-    if (m.kind === 'recurrence' || m.kind === 'fading' || m.kind === 'shared')
+    if (m.kind === 'recurrence' || m.kind === 'fading' || m.kind === 'shared' || m.kind === 'channel delta')
       return this.#refuse(i, `a mixer of kind ${m.kind} does not divide`);
     if (m.kind === 'conv') return m.channels % n === 0 ? { ...m, channels: m.channels / n } : m; // else held whole
     if (m.kind === 'beside')

@@ -37,7 +37,7 @@ export const LAYER_ROLES = [
   ...['convIn', 'conv', 'convOut'],
   ...['qGate', 'stateIn', 'stateGate', 'stateRate', 'stateStep', 'stateConv', 'stateDecay', 'stateShift', 'stateSkip'],
   ...['stateNorm', 'stateOut', 'stateSteps', 'stateStepNorm', 'stateKeyNorm', 'stateQueryNorm', 'stateParts'],
-  ...['stateQuery', 'stateKey', 'stateValue'],
+  ...['stateQuery', 'stateKey', 'stateValue', 'stateStepIn', 'stateGateIn'],
 ] as const;
 export type Role = (typeof MODEL_ROLES)[number] | (typeof LAYER_ROLES)[number];
 

@@ -183,7 +183,7 @@ const mistral4 = family({
     const given = c.inner('rope_parameters') ?? c.inner('rope_scaling') ?? new Config(MISTRAL4_ROPE);
     const beta = given.optional('llama_4_scaling_beta');
     given.ignore('max_position_embeddings', 'original_max_position_embeddings');
-    const temperature = { beta: beta ?? 0, scale: plain.rope.original ?? s.maxPositions, offset: 0 };
+    const temperature = { beta: beta ?? 0, scale: plain.rope?.original ?? s.maxPositions, offset: 0 };
     const mixer = beta ? { ...plain, temperature } : plain;
     const mixture = (): Experts => ({ ...biasedExperts(c), score: 'softmax', choiceBias: false });
     const biases = biasesBy(c, { attention_bias: LATENT_BIAS });

@@ -239,6 +239,10 @@ const TEXT = `
     attention_bias=false mlp_bias=false moe_num_experts=8 moe_topk=2 moe_num_shared_experts=2
   olmo_hybrid: hidden_act=silu max_position_embeddings=65536 rms_norm_eps=1e-06 tie_word_embeddings=false
     attention_bias=false linear_conv_kernel_dim=4 linear_allow_neg_eigval=true
+  kimi_linear: hidden_act=silu model_max_length=1048576 rms_norm_eps=1e-05 tie_word_embeddings=false
+    attention_bias=false kv_lora_rank=512 qk_rope_head_dim=64 v_head_dim=128 qk_nope_head_dim=128 linear_head_dim=128
+    linear_num_heads=32 linear_conv_kernel_dim=4 num_expert_group=1 topk_group=1 moe_renormalize=true
+    routed_scaling_factor=2.446 num_experts_per_token=8 num_shared_experts=1
   axk1: hidden_act=silu max_position_embeddings=32768 rms_norm_eps=1e-06 tie_word_embeddings=false
     attention_bias=false n_shared_experts=1 routed_scaling_factor=2.5 kv_lora_rank=512 q_lora_rank=1536
     qk_rope_head_dim=64 v_head_dim=128 qk_nope_head_dim=128 n_group=8 topk_group=4 num_experts_per_tok=8

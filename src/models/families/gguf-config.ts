@@ -169,6 +169,8 @@ const MORE: Readonly<Record<string, (m: Metadata, c: Json) => Json>> = {
   }),
   qwen2moe: (m) => ({ shared_expert_intermediate_size: m.number('expert_shared_feed_forward_length') }),
   qwen3moe: () => ({ norm_topk_prob: true }),
+  qwen3vl: (m) => (m.get('n_deepstack_layers'), {}), // where images enter
+  qwen3vlmoe: (m, c) => (m.get('n_deepstack_layers'), MORE.qwen3moe(m, c)),
   gemma2: (m, c) => ({
     query_pre_attn_scalar: c.num_hidden_layers === 46 ? c.hidden_size / c.num_attention_heads : c.head_dim,
     attn_logit_softcapping: m.optional('attn_logit_softcapping') ?? 50,

@@ -80,6 +80,10 @@ const TYPES: Readonly<Record<string, string | Several>> = {
     of: (m) => ((m.optional('expert_count') ?? 0) > 0 ? 'mixtral' : 'llama'),
   },
   mistral3: 'ministral3',
+  // Read only: what says where images stand is not kept, and llama.cpp asks for it.
+  qwen2vl: { types: [], of: () => 'qwen2_vl_text' },
+  qwen3vl: { types: [], of: () => 'qwen3_vl_text' },
+  qwen3vlmoe: { types: [], of: () => 'qwen3_vl_moe_text' },
   mamba: {
     types: ['mamba', 'falcon_mamba'],
     of: (m) => (m.get('ssm.dt_b_c_rms') === true ? 'falcon_mamba' : 'mamba'),

@@ -58,7 +58,7 @@ export function ggufFeatures(
     if (x.kind === 'beside')
       return { ...x, state: mixer(x.state) as Mamba2, attention: mixer(x.attention) as Attention };
     if (!keepsKeys(x)) return x;
-    if (x.kind === 'latent') return { ...x, rope: turned(x.rope) };
+    if (x.kind === 'latent') return x.rope ? { ...x, rope: turned(x.rope) } : x;
     const qkNorm = x.qkNorm && { ...x.qkNorm, norm: adjustNorm(x.qkNorm.norm, one) };
     return { ...x, ...(x.rope && { rope: turned(x.rope) }), ...(qkNorm && { qkNorm }) };
   };

@@ -1,20 +1,33 @@
-// Decoders whose layers remember a matrix that is written to by the delta rule: Qwen3-Next, Qwen3.5 and OLMo Hybrid have
-// such layers between attention.
+// Decoders whose layers remember a matrix that is written to by the delta rule: Qwen3-Next, Qwen3.5, OLMo Hybrid
+// and Kimi Linear have such layers between attention.
 import { FormatError, UnsupportedError } from '../../base/errors.js';
 import type { Config } from '../config.js';
-import { type DeltaNet, type Features, type Mixer, POST_NORMS } from '../features.js';
+import {
+  type ChannelDelta,
+  type DeltaNet,
+  type Experts,
+  type Features,
+  type LatentAttention,
+  type Mixer,
+  POST_NORMS,
+} from '../features.js';
 import type { Names, Place, Rows } from '../weights.js';
 import {
   ATTENTION_BIAS,
   activationOf,
   biasesBy,
   build,
+  eitherKind,
+  expertNames,
+  experts,
   gated,
   layerTypes,
   LLAMA_NAMES,
   rms,
   ropeOf,
+  sharedNames,
   sizesOf,
+  sparseLayers,
 } from './common.js';
 import { QWEN_MOE_NAMES, qwenExperts, qwenMlp } from './qwen.js';
 import { family } from './row.js';
@@ -244,4 +257,122 @@ function turnsNothing(c: Config): boolean {
   return true;
 }
 
-export const HYBRID_FAMILIES = [next, qwen35, qwen35Moe, olmoHybrid];
+// ---- Kimi ----
+
+/** Delta nets that decay by channel, between latent attention that turns nothing. */
+const kimi = family({
+  types: ['kimi_linear'],
+  features: (c) => {
+    c.ignore(
+      'head_dim',
+      'qk_head_dim',
+      'num_key_value_heads',
+      'rope_theta',
+      'rope_scaling',
+      'num_nextn_predict_layers',
+    );
+    c.only('mla_use_nope', true);
+    c.only('moe_router_activation_func', 'sigmoid');
+    c.only('moe_layer_freq', 1);
+    c.ignore('use_grouped_topk');
+    const heads = c.count('num_attention_heads', undefined, 1);
+    const s = {
+      ...{ heads, kvHeads: heads, headDim: 1, hidden: c.count('hidden_size', undefined, 1) },
+      layers: c.count('num_hidden_layers', undefined, 1),
+      maxPositions: c.count('model_max_length', 1_048_576, 1),
+    };
+    const [nopeDim, ropeDim] = [c.count('qk_nope_head_dim', 128, 1), c.count('qk_rope_head_dim', 64, 1)];
+    const latent: LatentAttention = {
+      kind: 'latent',
+      heads,
+      ...(c.has('q_lora_rank') && { queryRank: c.count('q_lora_rank', undefined, 1) }),
+      rank: c.count('kv_lora_rank', 512, 1),
+      nopeDim,
+      ropeDim,
+      valueDim: c.count('v_head_dim', 128, 1),
+      scale: 1 / Math.sqrt(nopeDim + ropeDim),
+      normEps: 1e-6,
+    };
+    const { delta, types } = kimiDelta(c, s.layers);
+    const dense = c.count('first_k_dense_replace', 1);
+    const sparse = sparseLayers(c, s.layers, (i) => i >= dense);
+    const mixture = kimiExperts(c);
+    eitherKind(c);
+    return build('kimi_linear', c, s, {
+      norm: rms(c, 1e-5),
+      mixer: (i) => (types[i] === 'linear_attention' ? delta : latent),
+      mlp: (i) => (sparse(i) ? mixture : gated(c)),
+      biases: biasesBy(c, { attention_bias: ['qA', 'kvA', 'o'] }),
+      more: { tied: false }, // whatever a config says
+    });
+  },
+  names: {
+    ...LLAMA_NAMES,
+    ...expertNames('block_sparse_moe', ['w1', 'w3', 'w2']),
+    ...sharedNames('block_sparse_moe.shared_experts'),
+    gate: ['mlp.gate_proj', 'block_sparse_moe.gate_proj'],
+    up: ['mlp.up_proj', 'block_sparse_moe.up_proj'],
+    down: ['mlp.down_proj', 'block_sparse_moe.down_proj'],
+    choiceBias: { name: 'block_sparse_moe.gate.e_score_correction_bias', bare: true },
+    qA: 'self_attn.q_a_proj',
+    qANorm: 'self_attn.q_a_layernorm',
+    qB: 'self_attn.q_b_proj',
+    kvA: 'self_attn.kv_a_proj_with_mqa',
+    kvANorm: 'self_attn.kv_a_layernorm',
+    kvB: 'self_attn.kv_b_proj',
+    stateQuery: 'self_attn.q_proj',
+    stateKey: 'self_attn.k_proj',
+    stateValue: 'self_attn.v_proj',
+    stateRate: 'self_attn.b_proj',
+    stateStepIn: 'self_attn.f_a_proj',
+    stateStep: 'self_attn.f_b_proj',
+    stateGateIn: 'self_attn.g_a_proj',
+    stateGate: 'self_attn.g_b_proj',
+    stateConv: ['self_attn.conv1d', 'self_attn.{p}_conv1d'],
+    stateDecay: { name: 'self_attn.A_log', bare: true, rows: (t) => t.reshape([-1]) },
+    stateShift: { name: 'self_attn.dt_bias', bare: true },
+    stateNorm: 'self_attn.o_norm',
+    stateOut: 'self_attn.o_proj',
+  },
+});
+function kimiExperts(c: Config): Experts {
+  const inner = c.count('moe_intermediate_size', 1024, 1);
+  const [groups, kept] = [c.count('num_expert_group', 1, 1), c.count('topk_group', 1, 1)];
+  return experts(c, {
+    count: c.count('num_experts', 256, 1),
+    chosen: c.count('num_experts_per_token', 8, 1),
+    inner,
+    score: 'sigmoid',
+    choiceBias: true,
+    ...(groups > 1 && { groups: { count: groups, kept, worth: 'two best' } as const }),
+    weights: c.flag('moe_renormalize', true) ? 'normalised' : 'kept',
+    sumGuard: { add: 1e-20 },
+    factor: c.number('routed_scaling_factor', 2.446),
+    shared: { inner: inner * c.count('num_shared_experts', 1, 1) },
+  });
+}
+/** The delta net's sizes and the kinds of layers, which files of the hub keep in a config inside, counted from one. */
+function kimiDelta(c: Config, layers: number): { delta: ChannelDelta; types: readonly string[] } {
+  const inner = c.inner('linear_attn_config');
+  const size = (within: string, beside: string, unsaid: number): number =>
+    inner?.has(within) ? inner.count(within, undefined, 1) : c.count(beside, unsaid, 1);
+  const delta: ChannelDelta = {
+    kind: 'channel delta',
+    heads: size('num_heads', 'linear_num_heads', 32),
+    headDim: size('head_dim', 'linear_head_dim', 128),
+    width: size('short_conv_kernel_size', 'linear_conv_kernel_dim', 4),
+    eps: c.number('rms_norm_eps', 1e-5),
+    activation: activationOf(c),
+  };
+  c.ignore('linear_num_heads', 'linear_head_dim', 'linear_conv_kernel_dim');
+  const full =
+    inner?.has('full_attn_layers') && inner.has('kda_layers') ? inner.numbers('full_attn_layers') : undefined;
+  const types = layerTypes(c, layers, (i) =>
+    (full ? full.includes(i + 1) : i > 0 && i % 4 === 0) ? 'full_attention' : 'linear_attention',
+  );
+  const odd = types.find((t) => t !== 'full_attention' && t !== 'linear_attention');
+  if (odd !== undefined) throw new UnsupportedError(`${c.where}: layer_types holds ${JSON.stringify(odd)}`);
+  return { delta, types };
+}
+
+export const HYBRID_FAMILIES = [next, qwen35, qwen35Moe, olmoHybrid, kimi];

@@ -53,7 +53,7 @@ const qwen2 = family({
     });
   },
   names: LLAMA_NAMES,
-  gguf: { architectures: ['qwen2'] },
+  gguf: { architectures: ['qwen2', 'qwen2vl'] },
 });
 
 const qwen3 = family({
@@ -73,7 +73,7 @@ const qwen3 = family({
     });
   },
   names: LLAMA_NAMES,
-  gguf: { architectures: ['qwen3'] },
+  gguf: { architectures: ['qwen3', 'qwen3vl'] },
 });
 
 /** Experts on every `decoder_sparse_step`th layer that mlp_only_layers does not name. */
@@ -142,7 +142,7 @@ const qwen3Moe = family({
   features: (c) => qwenMoe(c, true),
   names: (c) =>
     c.json.model_type === 'qwen3_vl_moe_text' ? { ...QWEN_MOE_NAMES, ...turnedExperts(c) } : QWEN_MOE_NAMES,
-  gguf: { architectures: ['qwen3moe'] },
+  gguf: { architectures: ['qwen3moe', 'qwen3vlmoe'] },
 });
 
 /** Mellum 2: Qwen3's mixture with windows by layer, and a rope of their own. */
