@@ -72,13 +72,15 @@ for (const { name, device, missing } of testDevices('sim:32'))
         const state = [positions.map(() => 0), positions, slots, positions.map(() => 1)];
         const out = put(new Float32Array(n * heads * dim), [n, heads, 1, dim]);
         const size = n * heads * steps.splits(heads, kvHeads, room, true) * (dim + 1);
-        steps.attend({
+        const given = {
           ...{ cos, sin, keys: kept[0], values: kept[1], out, qkv },
           state: tensor(Int32Array.from(state.flat()), { device: on }),
-          partial: put(new Float32Array(size), undefined, 'f32'),
           arrived: tensor(new Int32Array(n * heads), { device: on }),
           paged: { table: tensor(table, { device: on }), pageTokens, room },
-        });
+        };
+        const parts = (count: number): Tensor => put(new Float32Array(count), undefined, 'f32');
+        assert.throws(() => steps.attend({ ...given, partial: parts(size - 1) }), /take \d+ floats, not/);
+        steps.attend({ ...given, partial: parts(size) });
         const [got, x, c, t, stored] = [out, qkv, cos, sin, kept[1]].map(held);
         const half = dim / 2;
         /** A vector of a sequence's new token, turned as its position asks. */

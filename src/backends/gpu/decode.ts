@@ -1,7 +1,7 @@
 // The steps of decoding one token on a GPU, as launches on preallocated memory: what a captured graph is made of.
 import { ggmlType } from '../../base/blocks/types.js';
 import type { DType } from '../../base/dtype.js';
-import { UnsupportedError } from '../../base/errors.js';
+import { ShapeError, UnsupportedError } from '../../base/errors.js';
 import type { HostBuffer } from '../../driver/driver.js';
 import { CTYPE, KernelModule, Struct } from '../../kernels/declare.js';
 import { BLOCK_TYPES, type BlockType } from '../../ops/quantized.js';
@@ -430,6 +430,9 @@ export class DecodeSteps {
     const wide = DIMS.find((d) => dim <= d);
     if (!wide) throw new UnsupportedError(`decoding by graph: head dimension ${dim}; at most 256 is supported`);
     const grid = [this.splits(heads, kvHeads, room, paged !== undefined), heads / g, this.sequences];
+    const parts = this.sequences * heads * grid[0] * (dim + 1);
+    if (t.partial.layout.size < parts)
+      throw new ShapeError(`decoding by graph: parts of attention take ${parts} floats, not ${t.partial.layout.size}`);
     const pages = paged && {
       ...{ table: paged.table, pageShift: Math.log2(paged.pageTokens) },
       width: paged.table.layout.size / this.sequences,
