@@ -55,6 +55,8 @@ export const ATTENTION_BIAS: readonly Role[] = [...QKV_BIAS, 'o'];
 export const MLP_BIAS: readonly Role[] = ['gate', 'up', 'down'];
 /** The same where there is no gate. */
 export const UNGATED_BIAS: readonly Role[] = ['up', 'down'];
+/** Of attention and of feed-forward parts without a gate. */
+export const ALL_BIASES = [...ATTENTION_BIAS, ...UNGATED_BIAS];
 /** The experts that every token goes through. */
 export const SHARED_BIAS: readonly Role[] = ['sharedGate', 'sharedUp', 'sharedDown'];
 /**

@@ -1,35 +1,29 @@
 // GPT-2 and its descendants: layer norms with biases, feed-forward parts without a gate, fused projections.
-import { UnsupportedError } from '../../base/errors.js';
 import type { Config } from '../config.js';
 import { type Features, POST_NORMS } from '../features.js';
+import { bloom, falconFamily, mpt } from './alibi.js';
 import {
   ATTENTION_BIAS,
   activationOf,
   biasesBy,
   build,
   checked,
-  experts,
-  full,
   fixedRope,
   fusedQkv,
   LLAMA_NAMES,
   layerNorm,
-  layerTypes,
   QKV_BY_GROUP,
-  rms,
   ropeOf,
   sameWindow,
   type Sizes,
   sizesOf,
   UNGATED_BIAS,
   ungated,
-  windowsBy,
+  ALL_BIASES,
 } from './common.js';
-import type { Tensor } from '../../tensor/tensor.js';
+import { gptOss } from './gpt-oss.js';
 import { family } from './row.js';
-import type { Names, Place } from '../weights.js';
-
-const ALL_BIASES = [...ATTENTION_BIAS, ...UNGATED_BIAS];
+import type { Names } from '../weights.js';
 
 function gptSizes(c: Config): Sizes {
   const hidden = c.count('n_embd', undefined, 1);
@@ -160,177 +154,6 @@ const neox = family({
   },
   gguf: { architectures: ['gptneox'], names: fusedQkv('attn_qkv') },
 });
-
-/** Slopes 2^(-8h/n); with a number of heads that is not a power of two, those of the next one in between. */
-function alibiSlopes(heads: number): number[] {
-  const power = 2 ** Math.floor(Math.log2(heads));
-  const base = 2 ** -(2 ** -(Math.log2(power) - 3));
-  const extra = 2 ** -(2 ** -(Math.log2(2 * power) - 3));
-  return Array.from({ length: heads }, (_, h) => (h < power ? base ** (h + 1) : extra ** (2 * (h - power) + 1)));
-}
-
-function falcon(c: Config): Features {
-  const whole = sizesOf(c);
-  const fresh = c.flag('new_decoder_architecture', false);
-  const one = c.flag('multi_query', true);
-  const kvHeads = fresh ? c.count('num_kv_heads', whole.heads) : one ? 1 : whole.heads;
-  c.ignore('num_kv_heads', 'n_embed', 'n_head_kv');
-  const s = checked(c, { ...whole, kvHeads });
-  const norms = c.optional('num_ln_in_parallel_attn');
-  const parallel = c.flag('parallel_attn', true) || fresh;
-  const alibi = c.flag('alibi', false);
-  const slopes = alibiSlopes(s.heads);
-  if (alibi && !Number.isInteger(Math.log2(s.heads)) && fresh)
-    throw new UnsupportedError(`${c.where}: alibi with ${s.heads} heads in the new architecture`);
-  const scale = 1 / Math.sqrt(s.headDim);
-  return build('falcon', c, s, {
-    norm: layerNorm(c, 'layer_norm_epsilon'),
-    ...(!alibi && { rope: ropeOf(c, s) }),
-    // Falcon adds the bias before it scales.
-    attention: () => (alibi ? { alibi: slopes.map((x) => x * scale) } : {}),
-    mlp: () => ungated(c.count('ffn_hidden_size', 4 * s.hidden), activationOf(c, 'activation', 'gelu')),
-    tied: true,
-    biases: biasesBy(c, { bias: ALL_BIASES }),
-    more: parallel ? { parallel: fresh && (norms ?? 2) === 2 ? 'own' : 'shared' } : {},
-  });
-}
-const falconFamily = family({
-  types: ['falcon'],
-  features: (c) => {
-    const f = falcon(c);
-    if (f.layers[0].mixer.kind === 'attention' && f.layers[0].mixer.alibi) c.ignore('rope_parameters', 'rope_theta');
-    return f;
-  },
-  names: (c) => ({
-    embed: 'transformer.word_embeddings',
-    finalNorm: 'transformer.ln_f',
-    head: 'lm_head',
-    layer: 'transformer.h.{i}',
-    beforeMixer: ['ln_attn', 'input_layernorm'],
-    beforeMlp: ['ln_mlp', 'post_attention_layernorm'],
-    ...fusedQkv(
-      'self_attention.query_key_value',
-      c.json.multi_query !== false && !c.json.new_decoder_architecture ? undefined : QKV_BY_GROUP,
-    ),
-    o: 'self_attention.dense',
-    up: 'mlp.dense_h_to_4h',
-    down: 'mlp.dense_4h_to_h',
-  }),
-  gguf: {
-    architectures: ['falcon'],
-    names: { ...fusedQkv('attn_qkv'), beforeMixer: ['attn_norm_2', 'attn_norm'], beforeMlp: 'attn_norm' },
-    written: (_, f) => (f.parallel === 'own' ? {} : { beforeMixer: 'attn_norm' }),
-  },
-});
-
-const bloom = family({
-  types: ['bloom'],
-  features: (c) => {
-    c.only('apply_residual_connection_post_layernorm', false);
-    c.ignore('slow_but_exact', 'n_embed', 'seq_length', 'offset_alibi', 'attention_softmax_in_fp32', 'skip_bias_add');
-    c.ignore('skip_bias_add_qkv', 'bias_dropout_fusion', 'masked_softmax_fusion', 'hidden_dropout');
-    const hidden = c.has('hidden_size') ? c.count('hidden_size') : c.count('n_embed');
-    const heads = c.has('n_head') ? c.count('n_head') : c.count('num_attention_heads');
-    const s = checked(c, {
-      hidden,
-      layers: c.has('n_layer') ? c.count('n_layer') : c.count('num_hidden_layers'),
-      heads,
-      kvHeads: heads,
-      headDim: hidden / heads,
-      maxPositions: c.optional('seq_length') ?? 2048,
-    });
-    return build('bloom', c, s, {
-      norm: layerNorm(c, 'layer_norm_epsilon'),
-      attention: () => ({ alibi: alibiSlopes(heads) }),
-      mlp: () => ungated(4 * hidden, 'gelu_new'),
-      tied: true,
-      biases: ALL_BIASES,
-      more: { embedNorm: true },
-    });
-  },
-  names: {
-    embed: 'transformer.word_embeddings',
-    embedNorm: 'transformer.word_embeddings_layernorm',
-    finalNorm: 'transformer.ln_f',
-    head: 'lm_head',
-    layer: 'transformer.h.{i}',
-    beforeMixer: 'input_layernorm',
-    beforeMlp: 'post_attention_layernorm',
-    ...fusedQkv('self_attention.query_key_value', QKV_BY_GROUP),
-    o: 'self_attention.dense',
-    up: 'mlp.dense_h_to_4h',
-    down: 'mlp.dense_4h_to_h',
-  },
-  gguf: { architectures: ['bloom'], names: fusedQkv('attn_qkv') },
-});
-
-const mpt = family({
-  types: ['mpt'],
-  features: (c) => {
-    const hidden = c.count('d_model', undefined, 1);
-    const heads = c.count('n_heads', undefined, 1);
-    const attn = c.inner('attn_config');
-    attn?.only('attn_type', 'multihead_attention');
-    attn?.only('prefix_lm', false);
-    attn?.only('qk_ln', false);
-    attn?.only('alibi', true);
-    attn?.only('attn_uses_sequence_id', false);
-    attn?.only('alibi_bias_max', 8);
-    attn?.ignore('attn_impl', 'attn_pdrop', 'model_type', 'rope', 'rope_theta', 'kv_n_heads');
-    const clip = attn?.optional('clip_qkv');
-    const scale = attn?.optional('softmax_scale');
-    c.ignore(
-      'expansion_ratio', // transformers' layers are four times as wide, whatever it says; other tensors would not fit
-      'init_device',
-      'learned_pos_emb',
-      'embedding_fraction',
-      'emb_pdrop',
-      'norm_type',
-      'verbose',
-      'init_config',
-    );
-    c.only('no_bias', true);
-    c.only('logit_scale');
-    const s = checked(c, {
-      hidden,
-      layers: c.count('n_layers'),
-      heads,
-      kvHeads: heads,
-      headDim: hidden / heads,
-      maxPositions: c.count('max_seq_len', 2048),
-    });
-    return build('mpt', c, s, {
-      norm: { ...layerNorm(c, 'layer_norm_epsilon'), bias: false },
-      attention: () => ({
-        alibi: mptSlopes(heads),
-        ...(clip !== undefined && { clip }),
-        ...(scale !== undefined && { scale }),
-      }),
-      mlp: () => ungated(4 * hidden, 'gelu'),
-      tied: true,
-    });
-  },
-  names: {
-    embed: 'transformer.wte',
-    finalNorm: 'transformer.norm_f',
-    head: 'lm_head',
-    layer: 'transformer.blocks.{i}',
-    beforeMixer: 'norm_1',
-    beforeMlp: 'norm_2',
-    ...fusedQkv('attn.Wqkv'),
-    o: 'attn.out_proj',
-    up: 'ffn.up_proj',
-    down: 'ffn.down_proj',
-  },
-  gguf: { architectures: ['mpt'], names: fusedQkv('attn_qkv') },
-});
-/** MPT's slopes for other numbers of heads than powers of two: every second of the next power first. */
-function mptSlopes(heads: number): number[] {
-  const power = 2 ** Math.ceil(Math.log2(heads));
-  const all = Array.from({ length: power }, (_, i) => 2 ** ((-8 * (i + 1)) / power));
-  if (power === heads) return all;
-  return [...all.filter((_, i) => i % 2 === 1), ...all.filter((_, i) => i % 2 === 0)].slice(0, heads);
-}
 
 const persimmon = family({
   types: ['persimmon'],
@@ -473,63 +296,6 @@ const openaiGpt = family({
     ...{ beforeMixer: undefined, beforeMlp: undefined, afterMixer: 'ln_1', afterMlp: 'ln_2' },
   },
   ignored: () => /(\.attn\.bias|position_ids)$/,
-});
-
-/** GPT-OSS: sinks, windows on every other layer, experts with biases and clamped gates. */
-const even = (t: Tensor, at: 0 | 1): Tensor => {
-  const [e, n, ...rest] = t.shape;
-  return t
-    .reshape([e, n / 2, 2, ...rest])
-    .narrow(2, at, 1)
-    .reshape([e, n / 2, ...rest]);
-};
-/** In floats the matrices are turned round, in blocks of 4-bit floats they are not. */
-function ossExperts(name: string, rows?: (t: Tensor) => Tensor): readonly Place[] {
-  const at = `mlp.experts.${name}`;
-  const more = { bare: true, ...(rows && { rows }) };
-  return [
-    { name: at, transposed: true, ...more },
-    { name: `${at}_blocks`, bias: `${at}_bias`, ...more },
-  ];
-}
-const OSS_ROPE = { rope_type: 'yarn', factor: 32, truncate: false, original_max_position_embeddings: 4096 };
-const gptOss = family({
-  types: ['gpt_oss'],
-  features: (c) => {
-    c.ignore('initial_context_length');
-    const s = sizesOf(c);
-    const types = layerTypes(c, s.layers, (i) => (i % 2 === 0 ? 'sliding_attention' : full()));
-    const windows = windowsBy(c, types, c.optional('sliding_window'));
-    c.ignore('swiglu_limit', 'experts_per_token');
-    c.only('swiglu_limit', 7);
-    return build('gpt_oss', c, s, {
-      norm: rms(c, 1e-5),
-      rope: ropeOf(c, s, { theta: 150_000, unsaid: OSS_ROPE }),
-      attention: (i) => ({ window: windows[i], sinks: true }),
-      mlp: () =>
-        experts(c, {
-          count: c.count('num_local_experts', undefined, 1),
-          chosen: c.count('num_experts_per_tok', undefined, 1),
-          inner: c.count('intermediate_size'),
-          score: 'logits',
-          weights: 'softmax',
-          clamped: { limit: 7, alpha: 1.702 },
-        }),
-      biases: [
-        ...biasesBy(c, { attention_bias: ATTENTION_BIAS }, { attention_bias: true }),
-        ...(['router', 'expertGate', 'expertUp', 'expertDown'] as const),
-      ],
-    });
-  },
-  names: {
-    ...LLAMA_NAMES,
-    sinks: { name: 'self_attn.sinks', bare: true },
-    router: 'mlp.router',
-    expertGate: ossExperts('gate_up_proj', (t) => even(t, 0)),
-    expertUp: ossExperts('gate_up_proj', (t) => even(t, 1)),
-    expertDown: ossExperts('down_proj'),
-  },
-  gguf: { architectures: ['gpt-oss'], names: { beforeMlp: 'post_attention_norm', sinks: 'attn_sinks' } },
 });
 
 export const GPT_FAMILIES = [
