@@ -249,6 +249,11 @@ ENCODERS = {
     'megatron-bert': ('megatron-bert', {}),
     'rembert': ('rembert', dict(input_embedding_size=20)),
     'nomic_bert-b': ('nomic_bert', dict(head_dim=8)),
+    'gte': ('gte', dict(type_vocab_size=0)),
+    'gte-b': ('gte', dict(type_vocab_size=2, hidden_act='silu', rope_parameters=dict(rope_type='linear', rope_theta=500.0, factor=2.0))),
+    'eurobert': ('eurobert', {}),
+    'eurobert-b': ('eurobert', dict(num_key_value_heads=2, head_dim=16, attention_bias=True, mlp_bias=True, hidden_act='gelu',
+                   rope_parameters=dict(rope_type='default', rope_theta=250000.0))),
 }
 CLASSIFIERS = {
     'bert': ('bert', dict(num_labels=3)),

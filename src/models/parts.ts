@@ -27,27 +27,30 @@ export class MultiHead extends Module {
   readonly v: Linear;
   readonly out: Linear;
   readonly heads: number;
+  /** Heads of keys and values, each of which several queries may share. */
+  readonly kvHeads: number;
   readonly scale: number | undefined;
-  constructor(parts: Record<'q' | 'k' | 'v' | 'out', Linear>, heads: number, scale?: number) {
+  constructor(parts: Record<'q' | 'k' | 'v' | 'out', Linear>, heads: number, scale?: number, kvHeads = heads) {
     super();
     this.q = parts.q;
     this.k = parts.k;
     this.v = parts.v;
     this.out = parts.out;
     this.heads = heads;
+    this.kvHeads = kvHeads;
     this.scale = scale;
   }
   /** (b, t, heads * d) to (b, heads, t, d). */
-  #split(x: Tensor): Tensor {
+  #split(x: Tensor, heads: number): Tensor {
     const [b, t, width] = x.shape;
-    return x.reshape([b, t, this.heads, width / this.heads]).transpose(1, 2);
+    return x.reshape([b, t, heads, width / heads]).transpose(1, 2);
   }
   keysAndValues(x: Tensor): readonly [k: Tensor, v: Tensor] {
-    return [this.#split(this.k.forward(x)), this.#split(this.v.forward(x))];
+    return [this.#split(this.k.forward(x), this.kvHeads), this.#split(this.v.forward(x), this.kvHeads)];
   }
   forward(x: Tensor, o: AttendOptions = {}): Tensor {
     const [b, t] = x.shape;
-    let q = this.#split(this.q.forward(x));
+    let q = this.#split(this.q.forward(x), this.heads);
     let [k, v] = o.ready ?? this.keysAndValues(o.context ?? x);
     if (o.rope) {
       q = q.contiguous().rope(o.rope.cos, o.rope.sin);

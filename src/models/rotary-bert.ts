@@ -1,8 +1,9 @@
-// Encoders that turn queries and keys instead of adding positions: ModernBERT (norms before, windows) and Nomic BERT
-// (norms after).
+// Encoders that turn queries and keys instead of adding positions: ModernBERT (norms before, windows), EuroBERT (Llama's
+// layers, looking both ways), Nomic BERT and GTE (norms after).
 import { UnsupportedError } from '../base/errors.js';
 import { type Embedding, embedding, type LayerNorm, layerNorm, type Linear, linear } from '../nn/layers.js';
 import { Module } from '../nn/module.js';
+import { type RmsNorm, rmsNorm } from '../nn/norm.js';
 import type { VarBuilder } from '../nn/var-builder.js';
 import type { Tensor } from '../tensor/tensor.js';
 import type { Config } from './config.js';
@@ -30,16 +31,18 @@ interface RotaryBertConfig {
   readonly activation: string;
 }
 
+type Normed = LayerNorm | RmsNorm;
+
 class RotaryBlock extends Module {
   /** Absent: the input is normed already (ModernBERT's first layer). */
-  readonly norm1: LayerNorm | undefined;
+  readonly norm1: Normed | undefined;
   readonly attention: MultiHead;
-  readonly norm2: LayerNorm;
+  readonly norm2: Normed;
   readonly mlp: GatedFeedForward;
   readonly #before: boolean;
   readonly #window: number | undefined;
   constructor(
-    parts: { norm1?: LayerNorm; attention: MultiHead; norm2: LayerNorm; mlp: GatedFeedForward },
+    parts: { norm1?: Normed; attention: MultiHead; norm2: Normed; mlp: GatedFeedForward },
     before: boolean,
     window?: number,
   ) {
@@ -69,16 +72,17 @@ class RotaryBert extends TextEncoder {
   readonly words: Embedding;
   /** Added to every token where the model has token types. */
   readonly types: Embedding | undefined;
-  readonly norm: LayerNorm;
+  /** Of what tokens are at first, where there is one. */
+  readonly norm: LayerNorm | undefined;
   readonly blocks: RotaryBlock[];
-  readonly finalNorm: LayerNorm | undefined;
+  readonly finalNorm: Normed | undefined;
   override readonly classifier: ClassifierHead | undefined;
   readonly #ropes: readonly RopeFeature[];
   #tables: { readonly length: number; readonly of: Map<RopeFeature, RopeTable> } | undefined;
 
   constructor(
     c: RotaryBertConfig,
-    parts: { words: Embedding; types?: Embedding; norm: LayerNorm; blocks: RotaryBlock[]; finalNorm?: LayerNorm },
+    parts: { words: Embedding; types?: Embedding; norm?: LayerNorm; blocks: RotaryBlock[]; finalNorm?: Normed },
     ropes: readonly RopeFeature[],
     classifier?: ClassifierHead,
   ) {
@@ -112,7 +116,7 @@ class RotaryBert extends TextEncoder {
     const tables = this.#tablesFor(ids.shape[1]);
     let x = this.words.forward(ids); // (b, t, width)
     if (this.types) x = x.add(typeIds ? this.types.forward(typeIds) : this.types.weight.narrow(0, 0, 1));
-    x = this.norm.forward(x);
+    if (this.norm) x = this.norm.forward(x);
     const seen = keysMask(mask);
     this.blocks.forEach((block, i) => (x = block.forward(x, tables.get(this.#ropes[i]) as RopeTable, seen)));
     const out = { hidden: this.finalNorm?.forward(x) ?? x };
@@ -304,7 +308,114 @@ function nomicBert(c: Config, source: ModelSource): RotaryBert {
   );
 }
 
+/** Llama's layers that look both ways. */
+function euroBert(c: Config, source: ModelSource): RotaryBert {
+  c.ignore('tie_word_embeddings', 'mask_token_id', 'classifier_pooling', 'pretraining_tp', 'clf_pooling', 'is_causal');
+  if (classifies(c)) throw new UnsupportedError(`${c.where}: EuroBERT's head for classification is not served`);
+  source.ignore(TASK_HEADS);
+  const vb = source.has('model.embed_tokens.weight') ? source.builder.pp('model') : source.builder;
+  const config: RotaryBertConfig = {
+    vocabSize: c.count('vocab_size'),
+    width: c.count('hidden_size'),
+    layers: c.count('num_hidden_layers'),
+    heads: c.count('num_attention_heads', undefined, 1),
+    inner: c.count('intermediate_size'),
+    positions: c.count('max_position_embeddings', 8192),
+    eps: c.number('rms_norm_eps', 1e-5),
+    activation: c.activation('hidden_act', 'silu'),
+  };
+  const { width, heads, inner, eps } = config;
+  const headDim = c.count('head_dim', width / heads, 1);
+  const kvHeads = c.count('num_key_value_heads', heads, 1);
+  const rope = readRope(c, { headDim, maxPositions: config.positions });
+  const [bias, mlpBias] = [c.flag('attention_bias', false), c.flag('mlp_bias', false)];
+  const blocks = Array.from({ length: config.layers }, (_, i) => {
+    const at = vb.pp('layers', i);
+    const part = (name: string, n: number): Linear => linear(width, n * headDim, at.pp('self_attn', name), { bias });
+    const fed = (name: string, from: number, to: number): Linear =>
+      linear(from, to, at.pp('mlp', name), { bias: mlpBias });
+    return new RotaryBlock(
+      {
+        norm1: rmsNorm(width, at.pp('input_layernorm'), eps),
+        attention: new MultiHead(
+          {
+            ...{ q: part('q_proj', heads), k: part('k_proj', kvHeads), v: part('v_proj', kvHeads) },
+            out: linear(heads * headDim, width, at.pp('self_attn.o_proj'), { bias }),
+          },
+          heads,
+          undefined,
+          kvHeads,
+        ),
+        norm2: rmsNorm(width, at.pp('post_attention_layernorm'), eps),
+        mlp: new GatedFeedForward(
+          ...([fed('gate_proj', width, inner), fed('up_proj', width, inner), fed('down_proj', inner, width)] as const),
+          config.activation,
+        ),
+      },
+      true,
+    );
+  });
+  const words = embedding(config.vocabSize, width, vb.pp('embed_tokens'));
+  const finalNorm = rmsNorm(width, vb.pp('norm'), eps);
+  return new RotaryBert(
+    config,
+    { words, blocks, finalNorm },
+    blocks.map(() => rope),
+  );
+}
+
+/** GTE: Nomic's layers with biases, under names of its own. */
+function gte(c: Config, source: ModelSource): RotaryBert {
+  c.ignore('tie_word_embeddings', 'position_embedding_type');
+  if (classifies(c)) throw new UnsupportedError(`${c.where}: GTE's head for classification is not served`);
+  source.ignore(TASK_HEADS);
+  source.ignore(/(^|\.)pooler\./);
+  const vb = source.has('new.embeddings.word_embeddings.weight') ? source.builder.pp('new') : source.builder;
+  const config: RotaryBertConfig = {
+    vocabSize: c.count('vocab_size'),
+    width: c.count('hidden_size'),
+    layers: c.count('num_hidden_layers'),
+    heads: c.count('num_attention_heads', undefined, 1),
+    inner: c.count('intermediate_size'),
+    positions: c.count('max_position_embeddings', 8192),
+    eps: c.number('layer_norm_eps', 1e-12),
+    activation: c.activation('hidden_act', 'gelu'),
+  };
+  const { width, heads, inner, eps } = config;
+  const headDim = c.count('head_dim', width / heads, 1);
+  const across = heads * headDim;
+  const rope = readRope(c, { headDim, maxPositions: config.positions, theta: 160_000 });
+  const types = c.count('type_vocab_size', 1);
+  const blocks = Array.from({ length: config.layers }, (_, i) => {
+    const at = vb.pp('encoder.layer', i);
+    const [q, k, v] = chunks(linear(width, 3 * across, at.pp('attention.qkv_proj')), 3);
+    const [up, gate] = chunks(linear(width, 2 * inner, at.pp('mlp.up_gate_proj'), { bias: false }), 2);
+    const out = linear(across, width, at.pp('attention.o_proj'));
+    return new RotaryBlock(
+      {
+        norm1: layerNorm(width, at.pp('attn_ln'), { eps }),
+        attention: new MultiHead({ q, k, v, out }, heads),
+        norm2: layerNorm(width, at.pp('mlp_ln'), { eps }),
+        mlp: new GatedFeedForward(gate, up, linear(inner, width, at.pp('mlp.down_proj')), config.activation),
+      },
+      false,
+    );
+  });
+  return new RotaryBert(
+    config,
+    {
+      words: embedding(config.vocabSize, width, vb.pp('embeddings.word_embeddings')),
+      ...(types > 0 && { types: embedding(types, width, vb.pp('embeddings.token_type_embeddings')) }),
+      norm: layerNorm(width, vb.pp('embeddings.LayerNorm'), { eps }),
+      blocks,
+    },
+    blocks.map(() => rope),
+  );
+}
+
 export const ROTARY_BERT_FAMILIES: readonly ModelRow[] = [
   { kind: 'encoder', types: ['modernbert'], build: modernBert },
   { kind: 'encoder', types: ['nomic_bert'], build: nomicBert },
+  { kind: 'encoder', types: ['eurobert'], build: euroBert },
+  { kind: 'encoder', types: ['gte'], build: gte },
 ];
