@@ -155,7 +155,11 @@ export const NAME_GROUPS: Readonly<Record<string, readonly NamePair[]>> = {
   'Products and linear algebra': [
     ['matmul, bmm, dot, outer', 'x.matmul(y) x.dot(y) x.outer(y)'],
     ['einsum', "einsum('ij,jk->ik', x, y)"],
-    ['linalg.solve, linalg.inv', 'a.solve(b) a.inv()', 'on the host in double precision'],
+    [
+      'linalg.solve, linalg.inv',
+      'a.solve(b) a.inv()',
+      'in double precision; on a GPU by its library from 128 rows on, else on the host',
+    ],
     ['linalg.det, linalg.slogdet', 'a.det() a.slogdet()', 'on the host in double precision'],
     [
       'linalg.cholesky, linalg.eigh',

@@ -286,3 +286,26 @@ for (const [name, open] of Object.entries({ NCCL: openCuda, RCCL: openHip }))
     );
     comm.destroy();
   });
+
+for (const [platform, more] of [
+  ['win32', '; Linux within it (WSL 2) reaches the GPU'],
+  ['darwin', ''],
+])
+  test(`a GPU asked for on ${platform} is refused in one sentence`, () => {
+    const index = JSON.stringify(new URL('../src/index.js', import.meta.url).href);
+    const code = `
+      await import('koffi');
+      Object.defineProperty(process, 'platform', { value: ${JSON.stringify(platform)} });
+      const { Device } = await import(${index});
+      for (const name of ['cuda:0', 'rocm:0'])
+        try { Device.get(name); } catch (e) { console.log(e.message); }`;
+    const { stdout, stderr } = spawnSync(process.execPath, ['--input-type=module', '-e', code], { encoding: 'utf8' });
+    assert.deepEqual(
+      stdout.trim().split('\n'),
+      [
+        `no NVIDIA driver: libcuda is looked for on Linux alone, and this is ${platform}${more}`,
+        `no AMD runtime: libamdhip64 is looked for on Linux alone, and this is ${platform}${more}`,
+      ],
+      stderr,
+    );
+  });

@@ -385,7 +385,32 @@ const LIBRARIES: readonly (readonly [device: string, prefix: string])[] = [
   ['sim:64+hipsolver', 'hipsolverDn'],
 ];
 for (const [name, prefix] of LIBRARIES)
-  test(`${name}: Cholesky and solve of large matrices by the library, of small ones and the rest on the host`, () => {
+  test(`${name}: qr, eigh and svd of large matrices are those of the host, signs and gradients included`, () => {
+    const device = Device.get(name);
+    const tall = randn([140, 130], { seed: 3, device });
+    const square = tall.narrow(0, 0, 130);
+    const ops: Readonly<Record<string, readonly [Tensor, (x: Tensor) => readonly Tensor[], string]>> = {
+      qr: [tall, (x) => x.qr(), 'Dorgqr'],
+      eigh: [square, (x) => x.eigh(), 'Dsyevd'],
+      svd: [tall, (x) => x.svd(), 'Dgesvdj'],
+      'svd of a wide one': [T(tall), (x) => x.svd(), 'Dgesvdj'],
+    };
+    for (const [what, [x, f, symbol]] of Object.entries(ops)) {
+      const before = standInCalls.get(`${prefix}${symbol}`) ?? 0;
+      const [ours, theirs] = [x.to('cpu'), x].map((given) => {
+        const leaf = given.detach().requireGrad();
+        const parts = f(leaf);
+        const loss = parts.map((t) => t.sqr().sin().sum()).reduce((a, b) => a.add(b));
+        return [...parts.map((t) => t.to('cpu')), loss.backward().of(leaf).to('cpu')];
+      });
+      assert.equal(standInCalls.get(`${prefix}${symbol}`), before + 1, what);
+      ours.forEach((t, i) => near(`part ${i} of ${what}`, theirs[i], t, 1000));
+    }
+    const none = tall.mul(NaN).narrow(0, 0, 130);
+    for (const f of [() => none.eigh(), () => none.svd()]) assert.throws(f, /the matrix holds NaN or infinities/);
+  });
+for (const [name, prefix] of LIBRARIES)
+  test(`${name}: Cholesky and solve of large matrices by the library, of small ones on the host`, () => {
     const device = Device.get(name);
     const calls = (): (number | undefined)[] => ['Dpotrf', 'Dgetrs'].map((f) => standInCalls.get(`${prefix}${f}`));
     const close = (x: Tensor, y: Tensor, what: string): void => {

@@ -134,6 +134,10 @@ export function openLibrary(spec: LibrarySpec): Library | string {
 }
 
 function search(spec: LibrarySpec): Library | string {
+  if (process.platform !== 'linux' && spec.vendor !== 'host') {
+    const instead = process.platform === 'win32' ? '; Linux within it (WSL 2) reaches the GPU' : '';
+    return `${spec.name} is looked for on Linux alone, and this is ${process.platform}${instead}`;
+  }
   const dirs = libraryDirs(spec.vendor);
   const broken: string[] = [];
   for (const soname of spec.sonames) {

@@ -26,7 +26,7 @@ function each(
   }
 }
 
-type HostDef = Pick<KernelRow, 'infer' | 'reference' | 'grad'>;
+type HostDef = Pick<KernelRow, 'infer' | 'reference' | 'grad' | 'custom'>;
 /** A row without GPU kernels: the CPU engine's function of its name runs; the one in the row is the oracle. */
 const hostRow = (name: string, def: HostDef): KernelRow => ({
   name,
@@ -178,7 +178,8 @@ export const QR = hostRow('qr', {
       return [q, r];
     });
   },
-  grad: ({ outputs: [q, r], grads }: GradContext): Grads => {
+  grad: ({ outputs: [q, raw], grads }: GradContext): Grads => {
+    const r = raw.triu(); // a library leaves its reflections below
     const [gq, gr] = [orZero(grads[0], q), orZero(grads[1], r)];
     const inner = r.matmul(T(gr)).sub(T(gq).matmul(q));
     const low = inner.tril(-1);
@@ -196,6 +197,7 @@ function gaps(b: Tensor): Tensor {
 }
 
 export const EIGH = hostRow('eigh', {
+  custom: { native: true, columns: [1] },
   infer: ([a]: readonly Sig[]): readonly Sig[] => [{ shape: a.shape.slice(0, -1), dtype: a.dtype }, a],
   reference: (inputs, outputs): void => {
     const { n } = tall(inputs[0].shape);
@@ -213,6 +215,7 @@ export const EIGH = hostRow('eigh', {
 });
 
 export const SVD = hostRow('svd', {
+  custom: { native: true, columns: [2, 0] },
   infer: ([a]: readonly Sig[]): readonly Sig[] => {
     const { n } = tall(a.shape);
     return [a, { shape: [...lead(a.shape), n], dtype: a.dtype }, { shape: [...lead(a.shape), n, n], dtype: a.dtype }];

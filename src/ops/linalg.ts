@@ -43,6 +43,8 @@ function widened<R extends readonly Tensor[]>(op: string, x: Tensor, f: (x: Tens
   if (x.dtype === 'f32' || x.dtype === 'f64') return f(x);
   return f(x.cast('f32')).map((t) => t.cast(x.dtype)) as unknown as R;
 }
+const LARGE =
+  'in double precision: on the host, or by cuSOLVER or hipSOLVER of 128 rows and more on a GPU that has one';
 const symmetric = (x: Tensor): Tensor => x.add(T(x)).affine(0.5, 0);
 
 /** A and B with one batch shape, B as matrices. */
@@ -65,8 +67,10 @@ function qrOf(op: string, x: Tensor): readonly [Tensor, Tensor] {
   requireMatrix(op, x);
   return widened(op, x, (w): readonly [Tensor, Tensor] => {
     const { m, n } = tall(w.shape);
-    if (m >= n) return w.onHost(QR, [w]) as unknown as readonly [Tensor, Tensor];
-    const [q, r] = w.narrow(-1, 0, m).onHost(QR, [w.narrow(-1, 0, m)]);
+    const square = m >= n ? w : w.narrow(-1, 0, m);
+    const [q, raw] = square.onHost(QR, [square]);
+    const r = raw.triu();
+    if (m >= n) return [q, r];
     return [q, r.cat([T(q).matmul(w.narrow(-1, m, n - m))], r.rank - 1)];
   });
 }
@@ -80,7 +84,7 @@ export const TALL: InputSpec = { shape: [4, 3], values: [2, 1, 3, 0, 4, 1, 5, 2,
 export const linalgOps = rows({
   solve: composite({
     ...row(
-      `X of A X = B for square A; B a vector or columns; ${HOST}`,
+      `X of A X = B for square A; B a vector or columns; ${LARGE}`,
       [
         { inputs: [PLAIN, s(3, 2)], args: [{ input: 1 }] },
         { inputs: [PLAIN, s(3)], args: [{ input: 1 }] },
@@ -101,7 +105,7 @@ export const linalgOps = rows({
     compose: (a: Tensor, b: Tensor): Tensor => solveOf('solve', a, b),
   }),
   inv: composite({
-    ...row(`the inverse of square matrices; ${HOST}`, [{ inputs: [PLAIN], args: [] }]),
+    ...row(`the inverse of square matrices; ${LARGE}`, [{ inputs: [PLAIN], args: [] }]),
     compose: (x: Tensor): Tensor => {
       requireSquare('inv', x);
       return solveOf('inv', x, eye(x, tall(x.shape).n));
@@ -211,7 +215,7 @@ export const linalgOps = rows({
   }),
   cholesky: composite({
     ...row(
-      `lower triangular L with L L^T = (A + A^T) / 2, which must be positive definite; ${HOST}`,
+      `lower triangular L with L L^T = (A + A^T) / 2, which must be positive definite; ${LARGE}`,
       [{ inputs: [SPD], args: [] }],
       {
         errors: [
@@ -230,7 +234,7 @@ export const linalgOps = rows({
     },
   }),
   qr: composite({
-    ...row(`[Q, R]: orthonormal columns times an upper triangle; ${HOST}`, [
+    ...row(`[Q, R]: orthonormal columns times an upper triangle; ${LARGE}`, [
       { inputs: [TALL], args: [] },
       { inputs: [PLAIN], args: [] },
       { inputs: [{ shape: [2, 4], values: [2, 1, 3, 0, 4, 1, 5, 2] }], args: [] },
@@ -239,7 +243,7 @@ export const linalgOps = rows({
   }),
   eigh: composite({
     ...row(
-      `[ascending eigenvalues, eigenvectors as columns, their largest component positive] of (A + A^T) / 2; ${HOST}`,
+      `[ascending eigenvalues, eigenvectors as columns, their largest component positive] of (A + A^T) / 2; ${LARGE}`,
       [{ inputs: [SPD], args: [] }],
     ),
     compose: (x: Tensor): readonly [values: Tensor, vectors: Tensor] => {
@@ -248,7 +252,7 @@ export const linalgOps = rows({
     },
   }),
   svd: composite({
-    ...row(`[U, S, V^T] with U diag(S) V^T = A and descending S, reduced; ${HOST}`, [
+    ...row(`[U, S, V^T] with U diag(S) V^T = A and descending S, reduced; ${LARGE}`, [
       { inputs: [TALL], args: [] },
       { inputs: [{ shape: [2, 4], values: [2, 1, 3, 0, 4, 1, 5, 2] }], args: [] },
     ]),

@@ -130,7 +130,12 @@ interface RowBase<P extends Params> {
    * A user's op: CPU engines run the function in the row; `kernel` is its GPU source where it is not elementwise.
    * `native` marks ours that have no GPU kernels: the CPU engine has a function of the row's name.
    */
-  readonly custom?: { readonly kernel?: CustomKernel; readonly native?: true };
+  readonly custom?: {
+    readonly kernel?: CustomKernel;
+    readonly native?: true;
+    /** Results whose columns may be negated together; the largest component of the first one's is positive. */
+    readonly columns?: readonly number[];
+  };
 }
 
 /** GPU source of a user's op, in the language of kernels/README.md; ELEMENT stands for the first input's type. */

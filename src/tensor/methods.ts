@@ -129,13 +129,23 @@ Tensor.prototype.bernoulli = function (options?: DrawOptions) {
 Tensor.prototype.multinomial = function (count: number, options?: MultinomialOptions) {
   return multinomial(this, count, options);
 };
+/** Columns that a library may give with either sign, as they are on the host. */
+function oriented(row: KernelRow, made: Tensor[]): Tensor[] {
+  const columns = row.custom?.columns;
+  if (!columns) return made;
+  const first = made[columns[0]].detach();
+  const signs = first.gather(-2, first.abs().argmax(first.rank - 2, true)).sign();
+  return made.map((t, i) => (columns.includes(i) ? t.mul(signs) : t));
+}
 Tensor.prototype.onHost = function (row: KernelRow, inputs: readonly Tensor[]) {
   const home = this.device;
   const { factorsFrom: from = 0 } = home.backend;
   if (this.shape[this.rank - 1] >= from && home.backend.supports(row, 'f64') === true) {
     if (from === 0) return apply(row as GradRow, inputs, {});
     const wide = inputs.map((t) => t.cast('f64'));
-    return apply(row as GradRow, wide, {}).map((t) => t.cast(this.dtype));
+    if (row.custom?.columns && wide.some((t) => t.detach().isFinite().all().item() === 0))
+      throw new ArgumentError(`${row.name}: the matrix holds NaN or infinities`);
+    return oriented(row, apply(row as GradRow, wide, {})).map((t) => t.cast(this.dtype));
   }
   const there = inputs.map((t) => t.to(Device.cpu()));
   return apply(row as GradRow, there, {}).map((t) => t.to(home));

@@ -4,10 +4,10 @@ import type { DType } from '../../base/dtype.js';
 import { ArgumentError, CompileError } from '../../base/errors.js';
 import { CTYPE, type Entry } from '../../kernels/declare.js';
 import { customUnit, type Unit } from '../../kernels/source.js';
-import { sizeOf } from '../../base/shape.js';
-import type { CustomKernel, CustomLaunch, CustomOperand, KernelRow, Params, RunRow } from '../../ops/op.js';
+import type { CustomKernel, CustomLaunch, CustomOperand, KernelRow, Params } from '../../ops/op.js';
 import type { View } from '../backend.js';
-import { type CustomRun, type FactorRun, type FamilyPlan, permuted, type Planner, triple } from './plan.js';
+import { isFactored, planFactor } from './factor.js';
+import { type CustomRun, type FamilyPlan, triple } from './plan.js';
 
 const units = new WeakMap<CustomKernel, Map<DType, Unit>>();
 function unitFor(row: KernelRow, kernel: CustomKernel, dtype: DType): Unit {
@@ -28,40 +28,8 @@ function entryOf(row: KernelRow, unit: Unit, symbol: string): Entry {
   );
 }
 
-/** Factorizations that a vendor's library serves, for what each has wrong the sentence. */
-export const FACTOR_FAULTS: Readonly<Record<FactorRun['factor'], (at: number, n: number) => string>> = {
-  cholesky: (at) => `the matrix is not positive definite: its leading minor of order ${at} is not above 0`,
-  solve: (at, n) => `the matrix is singular: pivot ${at} of ${n} is 0`,
-};
-export const isFactored = (row: RunRow): boolean =>
-  row.family === 'custom' && row.custom?.native === true && Object.hasOwn(FACTOR_FAULTS, row.name);
-
-/** Matrices row after row, as libraries see them column after column: a symmetric one is itself, others transposed. */
-function planFactor(
-  p: Planner,
-  factor: FactorRun['factor'],
-  [a, right]: readonly View[],
-  [out]: readonly View[],
-): void {
-  const n = a.layout.shape[a.layout.shape.length - 1];
-  const batch = sizeOf(a.layout.shape.slice(0, -2));
-  if (factor === 'cholesky') {
-    p.copy(a, out);
-    p.steps.push({ factor, n, columns: 0, batch, a: out });
-    return;
-  }
-  const last = right.layout.shape.length - 1;
-  const order = [...Array.from({ length: last - 1 }, (_, i) => i), last, last - 1];
-  const [matrices, columns] = [p.make(a.layout.shape, a.dtype), permuted(right, order)];
-  const turned = p.make(columns.layout.shape, right.dtype);
-  p.copy(a, matrices);
-  p.copy(columns, turned);
-  p.steps.push({ factor, n, columns: columns.layout.shape[last - 1], batch, a: matrices, b: turned });
-  p.copy(permuted(turned, order), out);
-}
-
 export const planCustom: FamilyPlan<KernelRow, Params> = (p, row, inputs, outputs, params) => {
-  if (isFactored(row)) return planFactor(p, row.name as FactorRun['factor'], inputs, outputs);
+  if (isFactored(row)) return planFactor(p, row.name, inputs, outputs);
   const kernel = row.custom?.kernel as CustomKernel; // supportsRow refuses rows without one
   const { dtype } = inputs[0];
   const unit = unitFor(row, kernel, dtype);

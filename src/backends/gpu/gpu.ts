@@ -11,7 +11,7 @@ import { attendPrompts, type PagedPrompts } from './attention-prompts.js';
 import { type Dependent, GpuContext } from './context.js';
 import { DecodeSteps } from './decode.js';
 import { launchChain, tracedChain } from './elementwise.js';
-import { isFactored } from './custom.js';
+import { isFactored } from './factor.js';
 import { planRow, supportsRow } from './families.js';
 import type { CodeSource } from './functions.js';
 import { PlanMemo } from './plan-memo.js';

@@ -12,7 +12,7 @@ import type { Blas, GemmPlan, GemmSpec } from '../../driver/blas.js';
 import { gemmKey } from '../../driver/blas.js';
 import { type ConvPlan, type ConvSpec, convKey, type Dnn } from '../../driver/dnn.js';
 import type { Address, DeviceLibraries, Stream } from '../../driver/driver.js';
-import type { Solver } from '../../driver/solver.js';
+import type { Factor, Solver } from '../../driver/solver.js';
 
 /** What a plan may ask: the library's own plan for a product or a convolution; undefined where our kernels serve. */
 export interface Served {
@@ -143,17 +143,8 @@ export class Libraries implements Served {
     return (this.enabled && this.#open().solver) || 'there is none, or it is switched off';
   }
   /** Runs it and waits; answers the number of what is wrong with the matrix, 0 for nothing. */
-  factor(
-    what: 'cholesky' | 'solve',
-    n: number,
-    columns: number,
-    batch: number,
-    a: Address,
-    b: Address,
-    stream: Stream,
-  ): number {
-    const solver = this.#open().solver as Solver;
-    return what === 'cholesky' ? solver.cholesky(n, batch, a, stream) : solver.solve(n, columns, batch, a, b, stream);
+  factor(factor: Factor, m: number, n: number, batch: number, at: readonly Address[], stream: Stream): number {
+    return (this.#open().solver as Solver).run(factor, m, n, batch, at, stream);
   }
 
   /** Whether a product that was planned may still turn out not to run. */

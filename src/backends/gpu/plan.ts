@@ -7,6 +7,7 @@ import type { AttentionAddresses, AttentionPlan } from '../../driver/attention.j
 import type { GemmPlan } from '../../driver/blas.js';
 import type { ConvPlan } from '../../driver/dnn.js';
 import type { DeviceInfo, Triple } from '../../driver/driver.js';
+import type { Factor } from '../../driver/solver.js';
 import type { Axes, Entry, FieldValues, Kernel, ParamType, Struct, VariantOf } from '../../kernels/declare.js';
 import type { Unit } from '../../kernels/source.js';
 import type { Memory, View } from '../backend.js';
@@ -137,14 +138,13 @@ export interface AttentionRun {
   readonly written: readonly View[];
   readonly otherwise: () => Plan;
 }
-/** X of A^T X = B in the place of B, or Cholesky's factor in the place of A: `batch` matrices of n x n doubles. */
+/** What a library's factorization does to `batch` matrices of doubles, in place. */
 export interface FactorRun {
-  readonly factor: 'cholesky' | 'solve';
+  readonly factor: Factor;
+  readonly m: number;
   readonly n: number;
-  readonly columns: number;
   readonly batch: number;
-  readonly a: View;
-  readonly b?: View;
+  readonly at: readonly View[];
 }
 export type Step =
   | { readonly copy: View; readonly to: View }

@@ -9,7 +9,7 @@ import type { Memory, View } from '../backend.js';
 import type { GpuMemory } from './allocator.js';
 import { tryWays } from './attention-trial.js';
 import type { GpuContext } from './context.js';
-import { FACTOR_FAULTS } from './custom.js';
+import { FAULTS } from './factor.js';
 import { launchChain } from './elementwise.js';
 import { OWN_WAY } from './libraries.js';
 import { planFilled, runCopy } from './movement.js';
@@ -266,19 +266,11 @@ class PlanRun {
   }
 
   /** What a factorization found is known once it ran: the host waits for it. */
-  #factor({ factor, n, columns, batch, a, b }: FactorRun): void {
+  #factor({ factor, m, n, batch, at }: FactorRun): void {
     const gpu = this.#gpu;
     gpu.turn.finish();
-    const wrong = gpu.libraries.factor(
-      factor,
-      n,
-      columns,
-      batch,
-      this.#address(a),
-      b ? this.#address(b) : 0,
-      gpu.stream,
-    );
-    if (wrong > 0) throw new ArgumentError(`${this.#op}: ${FACTOR_FAULTS[factor](wrong, n)}`);
+    const wrong = gpu.libraries.factor(factor, m, n, batch, at.map(this.#address), gpu.stream);
+    if (wrong !== 0) throw new ArgumentError(`${this.#op}: ${FAULTS[factor](wrong, n)}`);
   }
 
   #take(bytes: number): GpuMemory {

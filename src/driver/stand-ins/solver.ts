@@ -84,6 +84,83 @@ export function solverStandIn(prefix: keyof typeof KINDS, device: HostedDevice):
       });
       return 0;
     },
+    [`${prefix}Dsyevd_bufferSize`]: (h: number, _v: number, _u: number, n: number, ...rest: NativeArg[]) =>
+      room(h, n, rest[3]),
+    [`${prefix}Dsyevd`]: (h, vectors, uplo, n, a, lda, values, work, elements, info) => {
+      if (vectors !== N.vectors || uplo !== N.upper) throw new Misuse(`vectors ${vectors}, triangle ${uplo}`);
+      device.enqueue(streamOf(h), () => {
+        useWorkspace(device, work, elements * 8, roomOf(n) * 8);
+        const [numbers, found] = [matrix('a', a, n, n, lda), matrix('values', values, n, 1, n)];
+        const { lengths, left } = rotated(shifted(numbers.values, n), n, n);
+        const order = lengths.map((_, i) => i).sort((i, j) => lengths[i] - lengths[j]);
+        const shift = largestSum(numbers.values, n);
+        order.forEach((from, to) => {
+          found.values[to] = lengths[from] - shift;
+          for (let i = 0; i < n; i++) numbers.values[to * n + i] = -left[from][i];
+        });
+        found.write();
+        numbers.write();
+        answer(info, [0]);
+      });
+      return 0;
+    },
+    [`${prefix}Dgeqrf_bufferSize`]: (h: number, _m: number, n: number, _a: number, _lda: number, cell: NativeArg) =>
+      room(h, n, cell),
+    [`${prefix}Dgeqrf`]: (h, m, n, a, lda, tau, work, elements, info) => {
+      device.enqueue(streamOf(h), () => {
+        useWorkspace(device, work, elements * 8, roomOf(n) * 8);
+        const [numbers, scales] = [matrix('a', a, m, n, lda), matrix('tau', tau, n, 1, n)];
+        reflections(numbers.values, scales.values, m, n);
+        numbers.write();
+        scales.write();
+        answer(info, [0]);
+      });
+      return 0;
+    },
+    [`${prefix}Dorgqr_bufferSize`]: (h: number, _m: number, n: number, _k: number, ...rest: NativeArg[]) =>
+      room(h, n, rest[3]),
+    [`${prefix}Dorgqr`]: (h, m, n, k, a, lda, tau, work, elements, info) => {
+      if (k !== n) throw new Misuse(`${k} reflections for ${n} columns`);
+      device.enqueue(streamOf(h), () => {
+        useWorkspace(device, work, elements * 8, roomOf(n) * 8);
+        const numbers = matrix('a', a, m, n, lda);
+        unfolded(numbers.values, matrix('tau', tau, n, 1, n).values, m, n);
+        numbers.write();
+        answer(info, [0]);
+      });
+      return 0;
+    },
+    [`${prefix}CreateGesvdjInfo`]: (cell: NativeArg) => handles.make(cell, 'rotations', {}),
+    [`${prefix}Dgesvdj_bufferSize`]: (
+      h: number,
+      _v: number,
+      _e: number,
+      _m: number,
+      n: number,
+      ...rest: NativeArg[]
+    ) => {
+      handles.get(rest[8] as number, 'rotations');
+      return room(h, n, rest[7]);
+    },
+    [`${prefix}Dgesvdj`]: (h, vectors, economy, m, n, a, lda, values, u, ldu, v, ldv, work, elements, info, by) => {
+      handles.get(by, 'rotations');
+      if (vectors !== N.vectors || economy !== 1 || m < n) throw new Misuse(`${m} x ${n}, economy ${economy}`);
+      device.enqueue(streamOf(h), () => {
+        useWorkspace(device, work, elements * 8, roomOf(n) * 8);
+        const [given, found] = [matrix('a', a, m, n, lda), matrix('values', values, n, 1, n)];
+        const [us, vs] = [matrix('u', u, m, n, ldu), matrix('v', v, n, n, ldv)];
+        const { lengths, left, right } = rotated(given.values, m, n);
+        const order = lengths.map((_, i) => i).sort((i, j) => lengths[j] - lengths[i]);
+        order.forEach((from, to) => {
+          found.values[to] = lengths[from];
+          us.values.set(left[from], to * m);
+          vs.values.set(right[from], to * n);
+        });
+        for (const numbers of [found, us, vs]) numbers.write();
+        answer(info, [0]);
+      });
+      return 0;
+    },
     [`${prefix}Dgetrs`]: (h, trans, n, columns, a, lda, pivots, b, ldb, info) => {
       if (trans !== N.transpose) throw new Misuse(`operation ${trans}`);
       device.enqueue(streamOf(h), () => {
@@ -135,5 +212,77 @@ function solveTransposed(lu: Float64Array, exchanged: Int32Array, b: Float64Arra
     }
     for (let i = n - 1; i >= 0; i--) for (let j = i + 1; j < n; j++) x[i] -= lu[i * n + j] * x[j];
     for (let i = n - 1; i >= 0; i--) [x[i], x[exchanged[i] - 1]] = [x[exchanged[i] - 1], x[i]];
+  }
+}
+
+/** The largest sum of a row's sizes: no eigenvalue is larger. */
+const largestSum = (x: Float64Array, n: number): number =>
+  Math.max(...Array.from({ length: n }, (_, i) => x.subarray(i * n, (i + 1) * n).reduce((s, v) => s + Math.abs(v), 0)));
+/** A symmetric matrix with so much on its diagonal that its singular values are its eigenvalues. */
+function shifted(x: Float64Array, n: number): Float64Array {
+  const out = x.slice();
+  const shift = largestSum(x, n);
+  for (let i = 0; i < n; i++) out[i * n + i] += shift;
+  return out;
+}
+
+/** Columns turned in pairs until all are orthogonal: their lengths, directions, and how they were turned. */
+function rotated(
+  x: Float64Array,
+  m: number,
+  n: number,
+): { lengths: number[]; left: Float64Array[]; right: Float64Array[] } {
+  const columns = Array.from({ length: n }, (_, j) => x.slice(j * m, (j + 1) * m));
+  const right = columns.map((_, j) => Float64Array.from({ length: n }, (_unused, i) => (i === j ? 1 : 0)));
+  const dot = (a: Float64Array, b: Float64Array): number => a.reduce((s, v, i) => s + v * b[i], 0);
+  const turn = (a: Float64Array, b: Float64Array, c: number, s: number): void => {
+    for (let i = 0; i < a.length; i++) [a[i], b[i]] = [c * a[i] - s * b[i], s * a[i] + c * b[i]];
+  };
+  for (let sweep = 0, turned = true; turned && sweep < 40; sweep++) {
+    turned = false;
+    for (let p = 0; p < n - 1; p++)
+      for (let q = p + 1; q < n; q++) {
+        const [pp, qq, pq] = [dot(columns[p], columns[p]), dot(columns[q], columns[q]), dot(columns[p], columns[q])];
+        if (Math.abs(pq) <= 1e-15 * Math.sqrt(pp * qq)) continue;
+        turned = true;
+        const theta = (qq - pp) / (2 * pq);
+        const t = Math.sign(theta || 1) / (Math.abs(theta) + Math.hypot(theta, 1));
+        const c = 1 / Math.hypot(t, 1);
+        turn(columns[p], columns[q], c, t * c);
+        turn(right[p], right[q], c, t * c);
+      }
+  }
+  const lengths = columns.map((c) => Math.sqrt(dot(c, c)));
+  return { lengths, left: columns.map((c, j) => c.map((v) => v / lengths[j])), right };
+}
+
+/** R above and on the diagonal, reflections (1, v) below it, in LAPACK's form. */
+function reflections(x: Float64Array, tau: Float64Array, m: number, n: number): void {
+  for (let k = 0; k < n; k++) {
+    const column = x.subarray(k * m, (k + 1) * m);
+    const below = Math.hypot(...column.subarray(k + 1));
+    tau[k] = 0;
+    if (below === 0) continue;
+    const beta = -Math.sign(column[k] || 1) * Math.hypot(column[k], below);
+    tau[k] = (beta - column[k]) / beta;
+    const scale = column[k] - beta;
+    for (let i = k + 1; i < m; i++) column[i] /= scale;
+    column[k] = beta;
+    for (let j = k + 1; j < n; j++) mirror(x.subarray(j * m, (j + 1) * m), column, k, tau[k]);
+  }
+}
+function mirror(target: Float64Array, v: Float64Array, k: number, tau: number): void {
+  let share = target[k];
+  for (let i = k + 1; i < target.length; i++) share += v[i] * target[i];
+  target[k] -= tau * share;
+  for (let i = k + 1; i < target.length; i++) target[i] -= tau * share * v[i];
+}
+/** Q of the reflections, in their place. */
+function unfolded(x: Float64Array, tau: Float64Array, m: number, n: number): void {
+  const kept = x.slice();
+  for (let j = 0; j < n; j++) {
+    const column = x.subarray(j * m, (j + 1) * m).fill(0);
+    column[j] = 1;
+    for (let k = n - 1; k >= 0; k--) mirror(column, kept.subarray(k * m, (k + 1) * m), k, tau[k]);
   }
 }
