@@ -1,7 +1,13 @@
 // Lines over time, drawn as SVG.
 
 const NS = 'http://www.w3.org/2000/svg';
-const [WIDTH, HEIGHT, LEFT, BOTTOM, TOP] = [800, 190, 46, 18, 8];
+const [HEIGHT, LEFT, BOTTOM, TOP] = [190, 46, 18, 8];
+
+/** Pixels from edge to edge of a box's content, so that text is drawn as wide as it is high. */
+function widthOf(place) {
+  const { paddingLeft, paddingRight } = getComputedStyle(place);
+  return Math.max(200, Math.round(place.clientWidth - Number.parseFloat(paddingLeft) - Number.parseFloat(paddingRight)));
+}
 
 function svg(name, attributes, ...children) {
   const made = document.createElementNS(NS, name);
@@ -20,13 +26,14 @@ const short = (n) => (n >= 1000 ? `${+(n / 1000).toFixed(1)}k` : String(+n.toFix
 
 /** `series`: name and values, one a second, the newest last; `span` seconds are shown. */
 export function plot(place, title, series, span) {
+  const width = widthOf(place);
   const top = roundUp(Math.max(1, ...series.flatMap((s) => s.values)));
-  const x = (i, n) => LEFT + ((span - n + i) / (span - 1)) * (WIDTH - LEFT);
+  const x = (i, n) => LEFT + ((span - n + i) / (span - 1)) * (width - LEFT);
   const y = (v) => TOP + (1 - v / top) * (HEIGHT - TOP - BOTTOM);
-  const picture = svg('svg', { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, preserveAspectRatio: 'none', role: 'img', 'aria-label': title });
+  const picture = svg('svg', { viewBox: `0 0 ${width} ${HEIGHT}`, preserveAspectRatio: 'none', role: 'img', 'aria-label': title });
   for (const share of [0, 0.5, 1]) {
     const at = y(top * share);
-    picture.append(svg('line', { class: 'rule', x1: LEFT, x2: WIDTH, y1: at, y2: at }));
+    picture.append(svg('line', { class: 'rule', x1: LEFT, x2: width, y1: at, y2: at }));
     picture.append(svg('text', { x: LEFT - 6, y: at + 4, 'text-anchor': 'end' }, short(top * share)));
   }
   for (const minutes of [5, 4, 3, 2, 1]) {
