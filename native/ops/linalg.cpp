@@ -95,19 +95,30 @@ template <class F> int64_t each(const Call& c, int64_t doubles, F&& f) {
 }
 Status noMemory(const Call& c) { return fail(c, NO_MEMORY, "no memory for a matrix in double precision"); }
 
+// Whether nothing stands above the diagonal, or nothing below it.
+bool isLower(Mat a, int64_t n) {
+  for (int64_t i = 0; i < n; i++)
+    for (int64_t j = i + 1; j < n; j++)
+      if (a.at(i, j) != 0) return false;
+  return true;
+}
+bool isUpper(Mat a, int64_t n) { return isLower(a.turned(), n); }
+
+// A triangle needs no factors: a step back or forth for each row.
 Status solve(const Call& c, const void*) {
   const int64_t n = columnsOf(c.in(0)), k = columnsOf(c.in(1));
   const int64_t doubles = Room::sizeOf(n, n) + Room::sizeOf(n, k) + n + 8 + roomForSolve(n, k);
   const int64_t wrong = each(c, doubles, [&](One one) -> int64_t {
     const Mat a = one.take(0), b = one.take(1);
+    const bool lower = isLower(a, n), whole = !lower && !isUpper(a, n);
     int64_t* swaps = reinterpret_cast<int64_t*>(one.room.take(n));
-    factorLu(a, n, n, swaps, one.room);
+    if (whole) factorLu(a, n, n, swaps, one.room);
     for (int64_t i = 0; i < n; i++)
       if (a.at(i, i) == 0) return i + 1;
-    for (int64_t i = 0; i < n; i++)
+    for (int64_t i = 0; whole && i < n; i++)
       if (swaps[i] != i) std::swap_ranges(b.row(i), b.row(i) + k, b.row(swaps[i]));
-    solveLower(a, true, b, n, k, one.room);
-    solveUpper(a, b, n, k, one.room);
+    if (lower || whole) solveLower(a, whole, b, n, k, one.room);
+    if (!lower) solveUpper(a, b, n, k, one.room);
     one.store(0, b, n, k);
     return 0;
   });
