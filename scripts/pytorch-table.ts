@@ -164,9 +164,9 @@ export const NAME_GROUPS: Readonly<Record<string, readonly NamePair[]>> = {
     [
       'linalg.cholesky, linalg.eigh',
       'a.cholesky() a.eigh()',
-      'on the host; of the symmetric part (A + A^T) / 2, where PyTorch reads the lower triangle',
+      'as solve; of the symmetric part (A + A^T) / 2, where PyTorch reads the lower triangle',
     ],
-    ['linalg.qr, linalg.svd', 'a.qr() a.svd()', 'on the host; reduced'],
+    ['linalg.qr, linalg.svd', 'a.qr() a.svd()', 'as solve; reduced'],
     ['linalg.lstsq', 'a.lstsq(b)', 'the solution alone'],
     ['linalg.pinv, linalg.matrix_rank, logdet', 'a.pinv() a.matrixRank() a.logdet()', 'on the host'],
     ['linalg.matrix_exp', 'a.matrixExp()'],
