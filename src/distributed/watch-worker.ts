@@ -57,6 +57,22 @@ const asRequest = ({ head, parts }: Frame): Request =>
         bytes: parts[0],
       };
 
+/** Why a caller is none of this run's ranks, or not one that is missing. */
+function refusal(head: Readonly<Record<string, unknown>>): string | undefined {
+  const rank = head.rank as number;
+  if (head.kind !== 'hello' || head.job !== job || head.size !== size) return `this is a run of ${size} ranks (${job})`;
+  if (!(Number.isInteger(rank) && rank > 0 && rank < size) || sockets.has(rank))
+    return `there is a rank ${rank} already, or there can be none`;
+  return undefined;
+}
+/** All ranks must have come by then. */
+function endMeeting(): void {
+  if (sockets.size === size - 1) return;
+  const missing = Array.from({ length: size - 1 }, (_, i) => i + 1).filter((r) => !sockets.has(r));
+  const text = `rank ${missing.join(', ')} did not come to ${host}:${at} within ${meetMs / 1000} s`;
+  for (const s of sockets.values()) writeFrame(s, { kind: 'refused', text });
+  tell({ kind: 'failed', text });
+}
 function serve(): void {
   const server = createServer((socket) => {
     let who: number | undefined;
@@ -66,20 +82,14 @@ function serve(): void {
       heard = Date.now();
       const { head } = frame;
       if (who === undefined) {
-        const is = head.rank as number;
-        const wrong =
-          head.kind !== 'hello' || head.job !== job || head.size !== size
-            ? `this is a run of ${size} ranks (${job})`
-            : !(Number.isInteger(is) && is > 0 && is < size) || sockets.has(is)
-              ? `there is a rank ${is} already, or there can be none`
-              : undefined;
+        const wrong = refusal(head);
         if (wrong) {
           writeFrame(socket, { kind: 'refused', text: wrong });
           socket.end();
           return;
         }
-        who = is;
-        sockets.set(is, socket);
+        who = head.rank as number;
+        sockets.set(who, socket);
         if (sockets.size === size - 1) {
           for (const s of sockets.values()) writeFrame(s, { kind: 'ready' });
           tell({ kind: 'ready' });
@@ -122,13 +132,7 @@ function serve(): void {
     } else tell({ kind: 'failed', text: `cannot listen on ${host}:${at}: ${e.message}` });
   });
   server.listen(at, host, listening);
-  setTimeout(() => {
-    if (sockets.size === size - 1) return;
-    const missing = Array.from({ length: size - 1 }, (_, i) => i + 1).filter((r) => !sockets.has(r));
-    const text = `rank ${missing.join(', ')} did not come to ${host}:${at} within ${meetMs / 1000} s`;
-    for (const s of sockets.values()) writeFrame(s, { kind: 'refused', text });
-    tell({ kind: 'failed', text });
-  }, meetMs).unref();
+  setTimeout(endMeeting, meetMs).unref();
 }
 
 // ---- the other ranks: one socket ----
