@@ -448,8 +448,11 @@ template <int N> WICK_FN void block_sums(float (&v)[N], float (*slots)[WAVE_SLOT
     for (u32 m = waves / 2; m; m >>= 1) v[k] += shfl_xor(v[k], m, waves);
   }
 }
-/** All gradients of the rows that a block goes through, P vectors a thread. */
-template <bool CENTER, class S, int P>
+/**
+ * All gradients of the rows that a block goes through, P vectors a thread; with AHEAD the next row is on its way while
+ * one is worked on, which pays where blocks are small enough for the registers.
+ */
+template <bool CENTER, class S, int P, bool AHEAD>
 WICK_FN void norm_grads(const S* src, const S* grad, const S* weight, const S* plus, S* dx, float* dw, float* db,
                         i64 rows, i64 cols, double eps) {
   constexpr int V = pack_size<S>, SUMS = CENTER ? 3 : 2;
@@ -466,6 +469,18 @@ WICK_FN void norm_grads(const S* src, const S* grad, const S* weight, const S* p
       if constexpr (CENTER) biases[p][i] = 0;
     }
   }
+  Pack<S> held[AHEAD ? 3 : 1][AHEAD ? P : 1];
+  const auto fetch = [&](i64 row) {
+#pragma unroll
+    for (int p = 0; p < P; p++) {
+      const i64 c = first + p * step, at = row * cols + c;
+      if (c >= cols || row >= rows) continue;
+      held[0][p] = load_pack(src + at);
+      held[1][p] = load_pack(grad + at);
+      if (plus) held[2][p] = load_pack(plus + at);
+    }
+  };
+  if constexpr (AHEAD) fetch(blockIdx.x);
   u32 turn = 0;
   for (i64 row = blockIdx.x; row < rows; row += gridDim.x, turn ^= 2) {
     float x[P][V], g[P][V], more[P][V], mean = 0, sums[SUMS];
@@ -475,10 +490,17 @@ WICK_FN void norm_grads(const S* src, const S* grad, const S* weight, const S* p
 #pragma unroll
       for (int i = 0; i < V; i++) x[p][i] = g[p][i] = more[p][i] = 0;
       if (c >= cols) continue;
-      load_v<V>(src + at, x[p]);
-      load_v<V>(grad + at, g[p]);
-      if (plus) load_v<V>(plus + at, more[p]);
+      if constexpr (AHEAD) {
+        unpack(held[0][p], x[p]);
+        unpack(held[1][p], g[p]);
+        if (plus) unpack(held[2][p], more[p]);
+      } else {
+        load_v<V>(src + at, x[p]);
+        load_v<V>(grad + at, g[p]);
+        if (plus) load_v<V>(plus + at, more[p]);
+      }
     }
+    if constexpr (AHEAD) fetch(row + gridDim.x);
     if constexpr (CENTER) {
 #pragma unroll
       for (int p = 0; p < P; p++)

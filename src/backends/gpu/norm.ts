@@ -108,14 +108,15 @@ const gradWeightPacks = NORM.declare({
     call: 'norm_grad_weight_packs',
   }),
 });
-/** All gradients in one pass: rows of at most P vectors a thread. */
+/** All gradients in one pass: rows of at most so many vectors a thread, or of one in a small block, which reads ahead. */
 const HELD = [1, 2, 4] as const;
 const GRADS_BLOCK = 256;
+const AHEAD_BLOCK = 128;
 const grads = NORM.declare({
-  each: { kind: KINDS, held: HELD, dtype: PACKED_WEIGHTS },
-  symbol: ({ kind, held, dtype }) => `${kind}norm_grads${held}_${dtype}`,
+  each: { kind: KINDS, held: [...HELD, 'ahead'], dtype: PACKED_WEIGHTS },
+  symbol: ({ kind, held, dtype }) => `${kind}norm_grads${held === 'ahead' ? '_ahead' : held}_${dtype}`,
   body: ({ kind, held, dtype: d }) => ({
-    threads: GRADS_BLOCK,
+    threads: held === 'ahead' ? AHEAD_BLOCK : GRADS_BLOCK,
     params: {
       ...typed(`const ${CTYPE[d]}*`, 'src', 'grad', 'weight', 'plus'),
       dx: `${CTYPE[d]}*`,
@@ -125,7 +126,7 @@ const grads = NORM.declare({
       cols: 'i64',
       eps: 'double',
     },
-    call: `norm_grads<${centred(kind)}, ${CTYPE[d]}, ${held}>`,
+    call: `norm_grads<${centred(kind)}, ${CTYPE[d]}, ${held === 'ahead' ? 1 : held}, ${held === 'ahead'}>`,
   }),
 });
 const mergeParts = NORM.declare({
@@ -198,7 +199,7 @@ function gradsLaunch(
   if (!packed) return undefined;
   const packs = cols / packOf(packed);
   const block = clamp(powerAbove(packs), target.warp, GRADS_BLOCK);
-  const held = HELD.find((n) => n * block >= packs);
+  const held = block <= AHEAD_BLOCK ? 'ahead' : HELD.find((n) => n * block >= packs);
   if (!held) return undefined;
   const chunks = clamp(ceilDiv(rows, 8), 1, 4 * target.multiprocessors);
   const part = 4 * chunks * cols;
