@@ -131,7 +131,7 @@ const decoding =
       steps.attend({
         ...{ qkv: view(dtype, (heads + 2 * kvHeads) * dim), cos: view('f32', room, dim / 2), sin: view('f32', 9, 9) },
         ...{ state, keys: cache(), values: cache(), out: view(dtype, sequences, heads, 1, dim) },
-        ...{ partial: view('f32', 9999), arrived: view('i32', heads) },
+        ...{ partial: view('f32', 2 ** 20), arrived: view('i32', heads) },
         ...(heads === 16 && { qNorm: view('f32', dim), kNorm: view('f32', dim), eps: 1e-6, window: 1000, softcap: 30 }),
         ...(pageTokens && { paged: { table: view('i32', sequences, 64), pageTokens, room } }),
       });
