@@ -15,6 +15,7 @@ const BARS: readonly (readonly [record: string, name: string, words: string])[] 
   ['bench-h200', 'conv2d 32x64x56x56 k3 f16', 'convolution 3x3, f16'],
   ['bench-h200-attention-beside', 'forward bf16 4x32x4096x128 causal', 'attention, 4096 tokens, heads of 128'],
   ['bench-h200-attention-beside', 'backward bf16 4x32x4096x128 causal', 'its gradient, the same bits in every run'],
+  ['bench-h200-attention-any-order', 'backward bf16 4x32x4096x128 causal', "its gradient in any order, as PyTorch's"],
   ['bench-h200-attention-beside', 'forward bf16 16x16x1024x64 causal', 'attention, 1024 tokens, heads of 64'],
   ['bench-h200-nn', 'training step of 29.1M parameters bf16, 32x1024 tokens', 'training step, 29M parameters'],
   ['bench-h200-nn', 'prefill 2048 tokens, Llama 8b bf16', 'reading a prompt, Llama 8B'],

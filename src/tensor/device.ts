@@ -186,7 +186,7 @@ export class Device {
 
   /**
    * Whether gradients of attention are the same bits in every run; true unless it is set. Without it cuDNN, where it
-   * serves, adds up those of queries in any order: 1.2 times as quick, in less memory (docs/decisions/0012).
+   * serves, adds up those of queries in any order: 1.1 to 1.25 times as quick, in less memory (docs/decisions/0012).
    */
   get deterministic(): boolean {
     return this.backend.gpu?.context.libraries.deterministic ?? true;
