@@ -421,19 +421,25 @@ WICK_FN void decode_attention(const NewToken& p) {
       for (int e = 0; e < 8; e++) outputs[g][group][8 * lane + e] = out[g][e];
   }
   __syncthreads();
-  if (threadIdx.x < G) {
-    const int g = threadIdx.x;
-    float best = Limits<float>::lowest(), total = 0;
-    UNROLL(Groups + 1, 4)
-    for (int w = 0; w <= Groups; w++) best = fmaxf(best, merged[w][g][0]);
-    UNROLL(Groups + 1, 4)
-    for (int w = 0; w <= Groups; w++) {
-      const float factor = merged[w][g][1] > 0 ? fast_exp2(merged[w][g][0] - best) : 0;
-      factors[w][g] = factor;
-      total = fmaf(merged[w][g][1], factor, total);
+  // A wave weighs the groups of a head, a lane each, where a thread would take one after another.
+  UNROLL(1, 1)
+  for (int g = wave_id(); g < G; g += Threads / WICK_WAVE) {
+    static_assert(Groups < WICK_WAVE, "a lane for every group and the new key");
+    const bool there = (int)lane_id() <= Groups;
+    const float top = there ? merged[lane_id()][g][0] : Limits<float>::lowest();
+    const float sum = there ? merged[lane_id()][g][1] : 0;
+    float best = top;
+#pragma unroll
+    for (int m = WICK_WAVE / 2; m; m /= 2) best = fmaxf(best, shfl_xor(best, m, WICK_WAVE));
+    const float factor = sum > 0 ? fast_exp2(top - best) : 0;
+    float total = sum * factor;
+#pragma unroll
+    for (int m = WICK_WAVE / 2; m; m /= 2) total += shfl_xor(total, m, WICK_WAVE);
+    if (there) factors[lane_id()][g] = factor;
+    if (lane_id() == 0) {
+      totals[g] = total;
+      if (active > 1) weighed[(i64)(head0 + g) * splits + split] = best + logg(total) * 1.44269504f;
     }
-    totals[g] = total;
-    if (active > 1) weighed[(i64)(head0 + g) * splits + split] = best + logg(total) * 1.44269504f;
   }
   __syncthreads();
   T* const result = (T*)p.out + ((i64)sequence * p.heads + head0) * p.dim;
