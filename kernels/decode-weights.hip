@@ -11,17 +11,24 @@ WICK_FN void decode_weights(const T* x, const N* norm, float eps, const u8* w, c
                             u64* best, i32 act, i64 rows, i64 row_bytes, i64 n) {
   static_assert(!Gate || R == 2, "a gate and what it gates");
   DYNAMIC_SHARED(u8, shared);
-  __shared__ float squares[1024 / WICK_WAVE];
+  constexpr u32 MOST_WAVES = 512 / WICK_WAVE;
+  __shared__ float squares[MOST_WAVES];
   Rounded64* const mine = (Rounded64*)shared;
   const i64 count = Gate ? 2 * rows : rows;
   const Rows all = {w, count, row_bytes, Gate ? 1 : R, Gate ? rows : 1, w + count * row_bytes};
   typedef WeightStream<Q, R, 1, STAGES> Stream;
   typedef typename Stream::Form Form;
   const Stream stream(all, n, Gate ? rows : (rows + R - 1) / R, shared + record_bytes<Form>(n));
+  /** What is added to a row's product. */
+  struct Sides {
+    T bias, residual;
+  };
+  constexpr int Lanes = Gate ? 32 : 32 / R;
+  auto row_of = [&](i64 set) { return Gate ? set : set * R + stream.lane / Lanes; };
   float factor = 1;
   u64 rank = 0;
-  stream.template run<true>(
-      [&](auto fill) -> const Rounded64* {
+  stream.run(
+      [&]() -> const Rounded64* {
         // The norm's factor is the same for the whole vector: it comes after the products.
         float square = 0;
         struct Held {
@@ -29,7 +36,7 @@ WICK_FN void decode_weights(const T* x, const N* norm, float eps, const u8* w, c
           Eight<N> norm;
         };
         round_row<Form>(
-            mine, n, fill,
+            mine, n,
             [&](int at) -> Held {
               return {read_eight(x + at), norm ? read_eight(norm + at) : Eight<N>{}};
             },
@@ -52,22 +59,27 @@ WICK_FN void decode_weights(const T* x, const N* norm, float eps, const u8* w, c
         __syncthreads();
         if (norm) {
           square = 0;
-          ROLLED for (u32 i = 0; i < blockDim.x / WICK_WAVE; i++) square += squares[i];
+#pragma unroll
+          for (u32 i = 0; i < MOST_WAVES; i++) square += i < blockDim.x / WICK_WAVE ? squares[i] : 0.0f;
           factor = rsqrtg(square / (float)n + eps);
         }
         return mine;
       },
-      [&](i64 set, const float* sums) {
-        constexpr int Lanes = Gate ? 32 : 32 / R;
-        const i64 row = Gate ? set : set * R + stream.lane / Lanes;
+      [&](i64 set) -> Sides {
+        const i64 row = row_of(set);
+        const bool here = !Gate && stream.lane % Lanes == 0 && row < rows;
+        return {here && bias ? bias[row] : T{}, here && residual ? residual[row] : T{}};
+      },
+      [&](i64 set, const float* sums, const Sides& sides) {
+        const i64 row = row_of(set);
         float value = sums[0] * factor;
         if constexpr (Gate) {
           const float up = shfl(value, 16, 32);
           value = activated(act, value) * up;
         }
         if (stream.lane % Lanes != 0 || row >= rows) return;
-        if (bias) value += (float)to_compute(bias[row]);
-        if (residual) value += (float)to_compute(residual[row]);
+        if (!Gate && bias) value += (float)to_compute(sides.bias);
+        if (!Gate && residual) value += (float)to_compute(sides.residual);
         const T result = from_compute<T>(value);
         out[row] = result;
         value = to_compute(result);

@@ -113,14 +113,18 @@ template <int Skew> WICK_FN u32 one_word(const u8* p) {
   else return funnel(from[0], from[1], 8 * Skew);
 }
 
+/** Of lane t's values: quads 2 * t and 2 * t + 1, or t and t + 4, or those two with their values in turn. */
+enum class Order { quads, halves, paired };
+
 /**
- * A lane's share of a row of a tile. Of chunk c it holds two quads in an order that activations have too (Order):
+ * A lane's share of a row of a tile. Of chunk c it holds two quads in an order that activations have too:
  * `quads` as bytes, value = d * (quad - above) - m, or `pairs` as 16-bit numbers, value = d * (pair - offset) - m.
  * Bytes is what a row of a tile takes, which may begin Skew past a multiple of 16 bytes.
  */
 template <class Q> struct MatrixRow;
 
 template <> struct MatrixRow<Q8_0> {
+  static constexpr Order order = Order::quads;
   static constexpr int Bytes = 272, Skew = 0, Pitch = 288, offset = 0, above = 0;
   const u8* row;
   int t;
@@ -138,6 +142,7 @@ template <> struct MatrixRow<Q8_0> {
   }
 };
 template <> struct MatrixRow<Q4_0> {
+  static constexpr Order order = Order::halves;
   static constexpr int Bytes = 144, Skew = 0, Pitch = 160, offset = 64, above = 0;
   const u8* row;
   int t;
@@ -157,12 +162,18 @@ template <> struct MatrixRow<Q4_0> {
   }
 };
 template <> struct MatrixRow<MXFP4> {
+  static constexpr Order order = Order::halves;
   static constexpr int Bytes = 136, Skew = 8, Pitch = 160, offset = 0, above = 0;
   const u8* row;
   int t;
-  WICK_MEMBER void load(const u8* from, int lane) { row = from, t = lane; }
+  /** 0, which compilers do not know: they would make the tables of levels anew for every word. */
+  u32 zero;
+  WICK_MEMBER void load(const u8* from, int lane) { row = from, t = lane, zero = gridDim.z - 1; }
   template <int c> WICK_MEMBER u32 word() const { return one_word<(17 * c + 1) % 4>(row + 17 * c + 1 + 4 * t); }
-  template <int c> WICK_MEMBER void quads(u32 (&to)[2]) const { fp4_levels_paired(word<c>(), to[0], to[1]); }
+  template <int c> WICK_MEMBER void quads(u32 (&to)[2]) const {
+    look_up_paired(word<c>(), 0x03020100u + zero, 0x0c080604u + zero, 0xfdfeff00u + zero, 0xf4f8fafcu + zero, to[0],
+                   to[1]);
+  }
   template <class T, int c> WICK_MEMBER void pairs(Pairs (&to)[2]) const {
     const u32 w = word<c>();
 #pragma unroll
@@ -174,6 +185,7 @@ template <> struct MatrixRow<MXFP4> {
 };
 /** Blocks whose scales and minima have six bits each. */
 template <class Q> struct MatrixRowOfSixBits {
+  static constexpr Order order = Order::quads;
   static constexpr int Bytes = sizeof(typename Q::Block), Skew = 0, Pitch = Bytes + 16, offset = 64, above = 0;
   const typename Q::Block* block;
   int t;
@@ -217,6 +229,7 @@ template <class Q> struct MatrixRowOfSixBits {
 template <> struct MatrixRow<Q4_K> : MatrixRowOfSixBits<Q4_K> {};
 template <> struct MatrixRow<Q5_K> : MatrixRowOfSixBits<Q5_K> {};
 template <> struct MatrixRow<Q6_K> {
+  static constexpr Order order = Order::halves;
   static constexpr int Bytes = 210, Skew = 14, Pitch = 240, offset = 0, above = 32;
   const u8* row;
   int t;
@@ -257,6 +270,9 @@ template <> struct MatrixRow<Q6_K> {
   }
 };
 
+/** Looking up quads of 4-bit floats by whole words leaves them in pairs. */
+template <class Q, bool Quick> constexpr Order ORDER = Quick&& same<Q, MXFP4> ? Order::paired : MatrixRow<Q>::order;
+
 // ---- activations ----
 
 /** A chunk of a row of activations: what its whole numbers are multiplied by, and the sum of its values. */
@@ -266,57 +282,75 @@ struct alignas(8) Mark {
 /** Bytes from one row of activations in shared memory to the next: lanes that read neighbours meet no bank twice. */
 template <bool Quick> WICK_FN int matrix_pitch(i64 n) { return Quick ? (int)n + 32 : (int)(2 * n) + 64; }
 
-/** Bytes of eight rows of n activations and their marks, [chunk][row], as blocks of a product hold them. */
-template <bool Quick> WICK_FN int matrix_held(i64 n) { return MATRIX_COLUMNS * (matrix_pitch<Quick>(n) + (int)n / 4); }
-
-/** Of lane t's values: quads 2 * t and 2 * t + 1, or t and t + 4, or those two with their values in turn. */
-enum class Order { quads, halves, paired };
-
 /**
- * Makes what blocks hold of rows of n activations, eight by eight, zeros for those past `columns`: rounded to whole
- * numbers, or each quad as its pairs, in the order in which lanes hold quads; and the marks.
+ * Eight values, number `at` of a row, to where lanes find them, and the mark of their chunk: rounded to whole numbers,
+ * or each quad as its pairs, in the order in which lanes hold quads. Four lanes have a chunk; nothing is written that is
+ * not `in` the rows.
  */
-template <bool Quick, Order In, class T> WICK_FN void hold_activations(const T* x, u8* out, i64 columns, i64 n) {
-  const int eights = (int)(n / 8), pitch = matrix_pitch<Quick>(n);
-  const i64 all = (columns + MATRIX_COLUMNS - 1) / MATRIX_COLUMNS * MATRIX_COLUMNS * eights;  // whole waves
-  begin_in_turn();
-  for (i64 i = (i64)global_id(); i < all; i += (i64)global_size()) {
-    const i64 row = i / eights;
-    const int at = (int)(i % eights), t = at % 4;
-    Eight<T> held = {};
-    if (row < columns) held = read_eight(x + row * n + 8 * at);
-    float v[8];
-    unpack_eight(held, v);
-    Mark mark = {1, 0};
-    u8* const eight = out + row / MATRIX_COLUMNS * matrix_held<Quick>(n);
-    u8* const mine = eight + row % MATRIX_COLUMNS * pitch;
-    if constexpr (Quick) {
-      RoundedEight r = round_eight(v);
-      mark = {r.scale, r.sum};
-      if constexpr (In == Order::paired) pair_halves(r);
+template <bool Quick, Order In, class T> WICK_FN Mark hold_eight(const Eight<T>& held, u8* row, u32 at, bool in) {
+  const u32 t = at % 4;
+  float v[8];
+  unpack_eight(held, v);
+  if constexpr (Quick) {
+    RoundedEight r = round_eight(v);
+    const Mark mark = {r.scale, r.sum};
+    if constexpr (In == Order::paired) pair_halves(r);
 #pragma unroll
-      for (int q = 0; q < 2; q++) {
-        const int quad = 2 * t + q;
-        const int place = In == Order::halves ? quad % 4 * 2 + quad / 4 : quad;
-        *(u32*)(mine + at / 4 * 32 + 4 * (In == Order::paired ? t % 2 * 4 + t / 2 * 2 + q : place)) = r.w[q];
-      }
-    } else {
-#pragma unroll
-      for (int k = 0; k < 8; k++) mark.sum += v[k];
-      mark.sum += shfl_xor(mark.sum, 1, 4);
-      mark.sum += shfl_xor(mark.sum, 2, 4);
-      u32 w[4];
-      split_words(held.w[0], w);
-#pragma unroll
-      for (int q = 0; q < 2; q++) {
-        const u64 both =
-            (u64)((w[2 * q] >> 16) | (w[2 * q + 1] & 0xffff0000u)) << 32 | ((w[2 * q] & 0xffffu) | w[2 * q + 1] << 16);
-        const int quad = 2 * t + q;
-        *(u64*)(mine + at / 4 * 64 + 8 * (In == Order::quads ? quad : quad % 4 * 2 + quad / 4)) = both;
-      }
+    for (int q = 0; q < 2; q++) {
+      const u32 quad = 2 * t + q;
+      const u32 place = In == Order::halves ? quad % 4 * 2 + quad / 4 : quad;
+      if (in) *(u32*)(row + at / 4 * 32 + 4 * (In == Order::paired ? t % 2 * 4 + t / 2 * 2 + q : place)) = r.w[q];
     }
-    if (t == 0) ((Mark*)(eight + MATRIX_COLUMNS * pitch))[at / 4 * MATRIX_COLUMNS + row % MATRIX_COLUMNS] = mark;
+    return mark;
+  } else {
+    Mark mark = {1, 0};
+#pragma unroll
+    for (int k = 0; k < 8; k++) mark.sum += v[k];
+    mark.sum += shfl_xor(mark.sum, 1, 4);
+    mark.sum += shfl_xor(mark.sum, 2, 4);
+    u32 w[4];
+    split_words(held.w[0], w);
+#pragma unroll
+    for (int q = 0; q < 2; q++) {
+      const u64 both =
+          (u64)((w[2 * q] >> 16) | (w[2 * q + 1] & 0xffff0000u)) << 32 | ((w[2 * q] & 0xffffu) | w[2 * q + 1] << 16);
+      const u32 quad = 2 * t + q;
+      if (in) *(u64*)(row + at / 4 * 64 + 8 * (In == Order::quads ? quad : quad % 4 * 2 + quad / 4)) = both;
+    }
+    return mark;
   }
+}
+/**
+ * By the whole block: what it holds of `count` rows of n activations; nobody asks for results of rows past these. Says
+ * whether this thread met a sum that is not finite.
+ */
+template <bool Quick, Order In, class T>
+WICK_FN bool hold_activations(u8* rows, Mark* marks, const T* x, int count, i64 n) {
+  constexpr int U = 2;  // worked on at a time, while as many are asked for
+  const int eights = (int)(n / 8), pitch = matrix_pitch<Quick>(n), all = count * eights, step = blockDim.x;
+  const float rows_each = 1.0f / (float)eights;
+  auto load = [&](Eight<T>(&to)[U], int first) {
+#pragma unroll
+    for (int u = 0; u < U; u++) to[u] = read_eight(x + 8 * (first + u * step < all ? first + u * step : 0));
+  };
+  bool infinite = false;
+  Eight<T> next[U];
+  load(next, threadIdx.x);
+  ROLLED for (int first = threadIdx.x; first < all; first += U * step) {  // whole waves: rows have 32 eights or more
+    Eight<T> held[U];
+#pragma unroll
+    for (int u = 0; u < U; u++) held[u] = next[u];
+    load(next, first + U * step);
+#pragma unroll
+    for (int u = 0; u < U; u++) {
+      const int i = first + u * step;
+      const u32 row = (u32)(((float)i + 0.5f) * rows_each), at = (u32)i - row * (u32)eights;
+      const Mark mark = hold_eight<Quick, In>(held[u], rows + row * pitch, at, i < all);
+      if (at % 4 == 0 && i < all) marks[at / 4 * MATRIX_COLUMNS + row] = mark;
+      infinite |= i < all && !(mark.sum - mark.sum == 0);
+    }
+  }
+  return infinite;
 }
 
 // ---- products: lanes have the results of rows lane / 4 and + 8, columns 2 * (lane % 4) and + 1 ----

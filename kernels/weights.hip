@@ -103,11 +103,10 @@ WICK_FN void weights_quick(const u8* w, const T* x, const Rounded64* rounded, T*
   typedef typename Stream::Form Form;
   const Stream stream(all, n, (rows + R - 1) / R, shared + (M == 1 || held ? M * record_bytes<Form>(n) : 0));
   stream.run(
-      [&](auto fill) -> const Rounded64* {
+      [&]() -> const Rounded64* {
         if constexpr (M == 1) {
-          round_row<Form>(mine, n, x + column * n, fill);
+          round_row<Form>(mine, n, x + column * n);
         } else {
-          fill();
           if (!held) return rounded + column * records;
           const word4* from = (const word4*)(rounded + column * records);
           for (int i = threadIdx.x; i < M * (int)records * 5; i += blockDim.x) ((word4*)mine)[i] = from[i];
@@ -145,8 +144,8 @@ WICK_FN void experts_quick(const u8* w, const i64* ids, const T* x, T* out, u32*
   typedef typename Stream::Form Form;
   const Stream stream(all, n, rows, shared + record_bytes<Form>(n));
   stream.run(
-      [&](auto fill) -> const Rounded64* {
-        round_row<Form>(mine, n, x + row * n, fill);
+      [&]() -> const Rounded64* {
+        round_row<Form>(mine, n, x + row * n);
         __syncthreads();
         return mine;
       },
@@ -257,34 +256,27 @@ WICK_FN void float8_rows(const u8* w, const float* scales, const T* x, T* out, i
 
 // ---- products with activations as they are ----
 
-// What 32 activations are multiplied as.
+// Activations as they are, eight at a time: rows begin at multiples of 16 bytes.
 template <class T> struct Exact {
   const T* x;
   i64 n;
   typedef compute_t<T> Sum;
-  struct Values {
-    Sum v[32];
-  };
-  WICK_MEMBER Values load(i64 row, i64 chunk) const {
-    Values v;
-    const T* p = x + row * n + chunk * 32;
+  WICK_MEMBER void load(i64 row, i64 chunk, int eight, Sum (&v)[8]) const {
+    const T* p = x + row * n + chunk * 32 + 8 * eight;
+    if constexpr (same<Sum, float>) {
+      unpack_eight(read_eight(p), v);
+    } else {
 #pragma unroll
-    for (int i = 0; i < 32; i++) v.v[i] = to_compute(p[i]);
-    return v;
-  }
-  template <class Q> static WICK_MEMBER Sum dot(const Chunk<Q>& w, const Values& v, Sum acc) {
-#pragma unroll
-    for (int k = 0; k < 8; k++) {
-#pragma unroll
-      for (int i = 0; i < 4; i++) {
-        const int h = k * Q::halves / 8;
-        const Sum value = (Sum)(w.d[h] * (float)quad_at((u32)w.v[k], i) - w.m[h]);
-        acc = fmag(value, v.v[4 * k + i], acc);
-      }
+      for (int i = 0; i < 8; i++) v[i] = to_compute(p[i]);
     }
-    return acc;
   }
 };
+/** Eight of the values of a chunk. */
+template <class Q, class Sum> WICK_FN void decode_eight(const Chunk<Q>& w, int eight, Sum (&v)[8]) {
+  const int h = eight * Q::halves / 4;
+#pragma unroll
+  for (int i = 0; i < 8; i++) v[i] = (Sum)(w.d[h] * (float)quad_at((u32)w.v[2 * eight + i / 4], i % 4) - w.m[h]);
+}
 
 // Bytes from memory to shared memory by one group; in the widest words that both ends allow.
 WICK_FN void copy_span(u8* to, const u8* from, i64 bytes, u32 lane) {
@@ -308,7 +300,8 @@ WICK_FN void product_rows(const u8* w, const A& a, T* out, u8* room, i64 first, 
                           i64 columns, i64 pitch, i64 n) {
   const u32 lane = threadIdx.x % 32;
   constexpr i64 span = (i64)SPAN / Q::chunks * sizeof(typename Q::Block);
-  typename A::Sum acc[ROWS][M] = {};
+  typedef typename A::Sum Sum;
+  Sum acc[ROWS][M] = {};
   const i64 chunks = n / 32;
   ROLLED for (i64 from = 0; from < chunks; from += SPAN) {
     const i64 offset = from / Q::chunks * (i64)sizeof(typename Q::Block);
@@ -323,11 +316,19 @@ WICK_FN void product_rows(const u8* w, const A& a, T* out, u8* room, i64 first, 
 #pragma unroll
       for (int r = 0; r < ROWS; r++) part[r] = load_chunk<Q>((const typename Q::Block*)(room + r * span), c);
 #pragma unroll
-      for (int m = 0; m < M; m++) {
-        if (column + m >= columns) break;
-        const typename A::Values v = a.load(column + m, from + c);
+      for (int e = 0; e < 4; e++) {
+        Sum value[ROWS][8], v[8];
 #pragma unroll
-        for (int r = 0; r < ROWS; r++) acc[r][m] = A::template dot<Q>(part[r], v, acc[r][m]);
+        for (int r = 0; r < ROWS; r++) decode_eight(part[r], e, value[r]);
+#pragma unroll
+        for (int m = 0; m < M; m++) {
+          if (column + m >= columns) break;
+          a.load(column + m, from + c, e, v);
+#pragma unroll
+          for (int r = 0; r < ROWS; r++)
+#pragma unroll
+            for (int i = 0; i < 8; i++) acc[r][m] = fmag(value[r][i], v[i], acc[r][m]);
+        }
       }
     }
     sync_wave();
@@ -386,11 +387,10 @@ template <class Q, class T> WICK_FN float product_of_row(const u8* row, const T*
 }
 
 // out[m][row] for eight rows of activations from blockIdx.y * 8 on. `split` waves share the values of 16 rows; rows lie
-// at multiples of 16 bytes; `held` is what hold_activations made of x. Dynamic shared memory: as much as that, 1024
-// bytes a wave for sums, and the rings.
+// at multiples of 16 bytes. Dynamic shared memory: the activations and their marks, [chunk][row], 1024 bytes a wave for
+// sums, and the rings. Weights are asked for before what comes before has ended: it must not write them.
 template <class Q, bool Quick, int STAGES, class T>
-WICK_FN void weights_matrix(const u8* w, const u8* held, const T* x, T* out, i64 rows, i64 row_bytes, i64 columns,
-                            i64 n, i32 split) {
+WICK_FN void weights_matrix(const u8* w, const T* x, T* out, i64 rows, i64 row_bytes, i64 columns, i64 n, i32 split) {
   typedef MatrixRow<Q> Row;
   constexpr int Pieces = (Row::Bytes + Row::Skew + 15) / 16, Each = (MATRIX_ROWS * Pieces + 31) / 32;
   constexpr int Slot = MATRIX_ROWS * Row::Pitch;
@@ -430,30 +430,15 @@ WICK_FN void weights_matrix(const u8* w, const u8* held, const T* x, T* out, i64
     async_commit();
     if (++tile == end) tile = begin, ahead += stride, source += stride * set_bytes;
   };
-#if defined(WICK_NVIDIA)
-  // The cache that all share is asked for the first tiles, which is allowed before what comes before has ended.
-#pragma unroll
-  for (int s = 0; s < 2; s++)
-#pragma unroll
-    for (int i = 0; i < Each; i++)
-      if (ahead < sets && from[i] < rows * row_bytes - ahead * set_bytes - (begin + s) * Row::Bytes)
-        asm volatile("prefetch.global.L2 [%0];" ::"l"(source + (begin + s) * Row::Bytes + from[i]));
-#endif
-  if (threadIdx.x == 0) infinite = 0;
-  begin_in_turn();
-  const int words = matrix_held<Quick>(n) / 16;
-  for (int i = threadIdx.x; i < words; i += blockDim.x)
-    async_first16((word4*)shared + i, (const word4*)held + (i64)blockIdx.y * words + i, 16);
-  async_commit();
 #pragma unroll
   for (int s = 0; s + 1 < STAGES; s++) fetch(s);
-  async_wait<STAGES - 1>();
+  if (threadIdx.x == 0) infinite = 0;
+  begin_in_turn();
+  if constexpr (!Quick) __syncthreads();
+  const i64 left = columns - first_column;
+  const int count = (int)(left < MATRIX_COLUMNS ? left : MATRIX_COLUMNS);
+  if (hold_activations<Quick, ORDER<Q, Quick>>(shared, marks, x + first_column * n, count, n) && !Quick) infinite = 1;
   __syncthreads();
-  if constexpr (!Quick) {
-    for (int i = threadIdx.x; i < MATRIX_COLUMNS * chunks; i += blockDim.x)
-      if (!(marks[i].sum - marks[i].sum == 0)) infinite = 1;
-    __syncthreads();
-  }
   if (!Quick && infinite) {
     const i64 many = together * MATRIX_ROWS;
     for (i64 first = blockIdx.x * many; first < rows; first += gridDim.x * many)

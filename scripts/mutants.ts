@@ -136,7 +136,9 @@ const GUARDS: Readonly<Record<string, Guard>> = {
   'candle/unary.hip': { tests: ['kernels-golden'] },
   'training.hip': { tests: ['training-passes'] },
   'weight-matrix.h': { ops: ['qmatmul'], tests: ['quantized'] },
+  'rounded.h': { ops: ['qmatmul'], tests: ['quantized'] },
   'weight-stream.h': { ops: ['qmatmul'], tests: ['quantized'] },
+  'weight-units.h': { ops: ['qmatmul'], tests: ['quantized'] },
   'weights.hip': { ops: ['dequantize', 'qrows', 'qmatmul', 'qmatmulExperts', 'f8matmul'], tests: ['quantized'] },
 };
 /**

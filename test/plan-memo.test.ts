@@ -13,7 +13,7 @@ import { findSymbol } from '../src/backends/gpu/modules.js';
 import type { ArgBuffer } from '../src/driver/args.js';
 import type { Entry } from '../src/kernels/declare.js';
 import type { DeviceInfo, Fn } from '../src/driver/driver.js';
-import { Device, scope } from '../src/index.js';
+import { Device, QTensor, scope, zeros } from '../src/index.js';
 import type { RunRow } from '../src/ops/op.js';
 import { opList, OPS } from '../src/ops/table.js';
 import { buildInputs, casesOf, runCase } from '../src/testing/cases.js';
@@ -164,4 +164,48 @@ test('launches from plans that are kept have the bytes of those planned every ti
       kept.lines.slice(0, at).findLast((l) => l.startsWith('#')),
     );
   assert.equal(kept.lines.length, fresh.lines.length);
+});
+
+test('a product begins early, except behind a launch that writes its weights', () => {
+  const bare = new NotingGpu();
+  const device = new (Device as unknown as new (b: GpuBackend) => Device)(new GpuBackend('idle', bare));
+  const weights = QTensor.fromBytes('Q4_K', [64, 256], new Uint8Array(64 * 144), device);
+  const { blocks } = weights.parts[0];
+  const other = zeros(blocks.shape, { dtype: 'u8', device });
+  for (const rows of [1, 8]) {
+    const x = zeros([rows, 256], { device });
+    const beginsEarly = (before: () => unknown): boolean => {
+      before();
+      bare.list = [];
+      weights.matmul(x, { quick: true });
+      const line = bare.list.find((l) => /^weights_(quick|matrix)/.test(l)) as string;
+      return line.split(' ')[4] === 'true';
+    };
+    assert.equal(
+      beginsEarly(() => weights.matmul(x, { quick: true })),
+      true,
+      'behind a product',
+    );
+    assert.equal(
+      beginsEarly(() => other.add(1).memory),
+      true,
+      'behind what writes elsewhere',
+    );
+    const [to, from] = [blocks, other].map((t) => t.narrow(1, 0, 8));
+    assert.equal(
+      beginsEarly(() => to.assign(from)),
+      false,
+      'behind a launch that writes a part of the weights',
+    );
+    assert.equal(
+      beginsEarly(() => from.assign(to)),
+      true,
+      'behind one that reads it',
+    );
+    assert.equal(
+      beginsEarly(() => blocks.assign(other)),
+      false,
+      'behind a copy by the driver',
+    );
+  }
 });

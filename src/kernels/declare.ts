@@ -137,6 +137,8 @@ export interface Param {
   /** The C type without const: 'float', 'u64*'. */
   readonly type: string;
   readonly pointer: boolean;
+  /** Whether what it points to may be written; pointers of structs may. */
+  readonly written: boolean;
   readonly struct?: Struct;
   readonly size: number;
   readonly align: number;
@@ -181,7 +183,8 @@ export function layOut(symbol: string, params: Readonly<Record<string, ParamType
     const offset = Math.ceil(at / align) * align;
     at = offset + size;
     const write = isPointer ? pointer : SCALARS[type]?.write;
-    return { name, type, pointer: isPointer, struct, size, align, offset, write };
+    const written = struct !== undefined || type === given;
+    return { name, type, pointer: isPointer, written, struct, size, align, offset, write };
   });
   return { params: list, size: at };
 }

@@ -69,8 +69,11 @@ export class GpuContext {
     }
   }
 
+  /** Memory that the last launch writes, where nobody can have enqueued anything since. */
+  written: readonly Memory[] | undefined;
   /** Where work goes: the device's own stream, or the one whose work is being enqueued. */
   get stream(): Stream {
+    this.written = undefined;
     return this.#side ?? this.#own;
   }
   get onSide(): boolean {

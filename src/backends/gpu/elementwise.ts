@@ -168,10 +168,12 @@ export function launchChain(gpu: GpuContext, { chain: p, inputs, out, scalars }:
       args.pointer(inputs[i].memory.address + inputs[i].layout.offset * bytesOf(p.chain.inputs[i]));
     for (let i = 0; i < scalars.length; i++) packScalar(args, p.chain.scalars[i], scalars[i]);
     gpu.launch(fn, [Math.ceil(size / p.tile), 1, 1], p.block);
+    gpu.written = [out.memory];
     return;
   }
   const layouts = inputs.map((v) => v.layout);
   const plan = chainLaunch(p, out.layout, layouts);
   packElementwise(args, p.chain, plan, [out.memory.address, ...inputs.map((v) => v.memory.address)], scalars);
   gpu.launch(fnOf(gpu, p, plan.variant), [plan.grid, 1, 1], [plan.block, 1, 1]);
+  gpu.written = [out.memory];
 }

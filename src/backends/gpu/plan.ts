@@ -36,6 +36,8 @@ export interface Launch {
   readonly args: Readonly<Record<string, LaunchArg>>;
   /** The kernel waits by itself for the launch before (begin_in_turn), so that it may begin early. */
   readonly early?: boolean;
+  /** The parameter that it reads before its turn: it begins early only behind a launch that does not write there. */
+  readonly ahead?: string;
 }
 /** Launches in order, and bytes of the buffer 'scratch' they share; it needs no initial contents. */
 export interface Launches {

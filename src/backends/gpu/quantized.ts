@@ -57,7 +57,7 @@ const mostGroups = (columns: Columns): number => ({ 1: 16, 2: 16, 4: 12, 8: 10 }
 export const QUICK_THREADS = 32 * mostGroups(1);
 /** Tiles in a group's ring of so many rows: bytes under way are what counts, and large units are few. */
 export const stagesFor = (type: BlockType, rows: number, columns: Columns = 1): number =>
-  Math.min(4, Math.max(type === 'MXFP4' && columns === 1 ? 3 : 2, Math.floor(7168 / (tileOf(type, columns) * rows))));
+  Math.min(4, Math.max(type === 'MXFP4' && columns === 1 ? 3 : 2, Math.floor(8900 / (tileOf(type, columns) * rows))));
 const mostExact = (dtype: DType): number => (dtype === 'f64' ? 1 : 4);
 const named = (type: BlockType): string => type.toLowerCase();
 
@@ -152,28 +152,12 @@ const exact = WEIGHTS.declare({
 /** Sizes of kernels/weight-matrix.h: of a tile's row for 256 values in shared memory, by type. */
 const MATRIX_PITCH = { Q8_0: 288, Q4_0: 160, Q4_K: 160, Q5_K: 192, Q6_K: 240, MXFP4: 160 } as const;
 type MatrixType = keyof typeof MATRIX_PITCH;
-const MATRIX = { rows: 16, columns: 8, values: 256, stages: 3, mostWaves: 20 } as const;
+const MATRIX = { rows: 16, columns: 8, values: 256, stages: 2, mostWaves: 20 } as const;
 const matrixTypes = Object.keys(MATRIX_PITCH) as MatrixType[];
 /** Targets whose matrix units have the layout that these kernels are written for. */
 const hasTiles = ({ arch }: Pick<Target, 'arch'>): boolean => hasMatrixUnits({ arch }) && !arch.startsWith('gfx');
 const KINDS = ['quick', 'exact'] as const;
 type Kind = (typeof KINDS)[number];
-/** In which order lanes hold values (kernels/weight-matrix.h). */
-const ORDERS = ['quads', 'halves', 'paired'] as const;
-const orderOf = (kind: Kind, type: MatrixType): (typeof ORDERS)[number] =>
-  type === 'MXFP4' && kind === 'quick' ? 'paired' : ['MXFP4', 'Q4_0', 'Q6_K'].includes(type) ? 'halves' : 'quads';
-/** Activations as blocks of products on the matrix units hold them. */
-const hold = WEIGHTS.declare({
-  each: { kind: KINDS, order: ORDERS, dtype: SMALL_REALS },
-  only: ({ kind, order, dtype }) => kind === 'quick' || (dtype !== 'f32' && order !== 'paired'),
-  launchedOn: (_, arch) => hasTiles({ arch }),
-  symbol: (v) => `weights_hold_${v.kind}_${v.order}_${suffixOf(v.dtype)}`,
-  body: ({ kind, order, dtype }) => ({
-    threads: 256,
-    params: { x: `const ${CTYPE[dtype]}*`, out: 'u8*', columns: 'i64', n: 'i64' },
-    call: `hold_activations<${kind === 'quick'}, Order::${order}>`,
-  }),
-});
 /** On the matrix units up to eight rows take as long as one: activations rounded, or, in 16 bits, as they are. */
 const matrix = WEIGHTS.declare({
   each: { kind: KINDS, type: matrixTypes, dtype: SMALL_REALS },
@@ -184,7 +168,6 @@ const matrix = WEIGHTS.declare({
     threads: 32 * MATRIX.mostWaves,
     params: {
       w: 'const u8*',
-      held: 'const u8*',
       x: `const ${CTYPE[dtype]}*`,
       out: `${CTYPE[dtype]}*`,
       rows: 'i64',
@@ -407,15 +390,9 @@ const planProduct: FamilyPlan<KernelRow, ProductParams> = (p, _row, [given, bloc
   if (tiled) {
     const { block, variant } = tiled;
     const groups = ceilDiv(m, MATRIX.columns);
-    const held = p.make([groups, heldBytes(kind, n)], 'u8');
-    const order = orderOf(kind, variant.type);
-    const holding = { x: at('x'), out: at('held'), columns: m, n };
-    const count = groups * MATRIX.columns * (n / 8);
-    const first = launch(hold, { kind, order, dtype: variant.dtype }, strideGrid(count), 256, holding);
-    p.run(single({ ...first, early: true }), { x, held });
-    const args = { ...shared, held: at('held'), split: block.split };
+    const args = { ...shared, split: block.split };
     const l = launch(matrix, variant, [block.blocks, groups], block.threads, args, block.shared);
-    p.run(single({ ...l, early: true }), { ...buffers, held });
+    p.run(single({ ...l, early: true, ahead: 'w' }), buffers);
   } else if (kind === 'quick') {
     const blockFor = (columns: Columns) => {
       const each = rowsFor(type, columns);
@@ -428,7 +405,7 @@ const planProduct: FamilyPlan<KernelRow, ProductParams> = (p, _row, [given, bloc
     const args = { ...shared, rounded: ready ? at('ready') : 0, held: Number(block.held) };
     const grid = [block.blocks, ceilDiv(m, columns)];
     const l = launch(quick, { type, columns, dtype: x.dtype as SmallReal }, grid, block.threads, args, block.shared);
-    p.run(single({ ...l, early: true }), { ...buffers, ready });
+    p.run(single({ ...l, early: true, ahead: 'w' }), { ...buffers, ready });
   } else {
     const columns = Math.min(columnsFor(m), mostExact(x.dtype)) as Columns;
     const grid = [ceilDiv(rows, GROUPS * 2), ceilDiv(m, columns)];

@@ -4,7 +4,7 @@ import { bytesOf } from '../../base/dtype.js';
 import { ArgumentError, OutOfMemoryError } from '../../base/errors.js';
 import type { AttentionAddresses } from '../../driver/attention.js';
 import type { Address, Fn } from '../../driver/driver.js';
-import { type Entry, type FieldValues, packEntry } from '../../kernels/declare.js';
+import { type Entry, type FieldValues, packEntry, type Param } from '../../kernels/declare.js';
 import type { Memory, View } from '../backend.js';
 import type { GpuMemory } from './allocator.js';
 import { tryWays } from './attention-trial.js';
@@ -81,29 +81,38 @@ export interface Packed {
     /** Bytes from the beginning of what it points to. */
     readonly offset: number;
   }[];
+  /** What it writes, and what it reads before its turn. */
+  readonly written: readonly Memory[];
+  readonly ahead: readonly Memory[];
 }
 const SCRATCH = Symbol('scratch');
 
 function pack(gpu: GpuContext, l: Launch, { buffers, scratch }: Launches & { readonly buffers: Buffers }): Packed {
   const { fn, entry } = prepare(gpu, l);
   const pointers: Packed['pointers'][number][] = [];
-  const point = (at: number, to: Operand, offset: number): number => {
-    if ('fault' in to) pointers.push({ at, of: to, offset });
-    else pointers.push({ at, of: to.memory, offset: offset + to.layout.offset * bytesOf(to.dtype) });
+  const [written, ahead]: Memory[][] = [[], []];
+  const point = (at: number, to: Operand, offset: number, param: Param): number => {
+    if ('fault' in to) {
+      pointers.push({ at, of: to, offset });
+      return 0;
+    }
+    pointers.push({ at, of: to.memory, offset: offset + to.layout.offset * bytesOf(to.dtype) });
+    if (param.written) written.push(to.memory);
+    if (param.name === l.ahead) ahead.push(to.memory);
     return 0;
   };
   const values = entry.params.map((p) => {
     const v = l.args[p.name];
     if (v === undefined) throw new TypeError(`${l.symbol}: no argument for parameter ${p.name}`);
     if (typeof v !== 'object') return v;
-    if (p.struct) return p.struct.pack(v as FieldValues<any, Operand>, (to, at) => point(p.offset + at, to, 0));
+    if (p.struct) return p.struct.pack(v as FieldValues<any, Operand>, (to, at) => point(p.offset + at, to, 0, p));
     const { buffer, offset } = v as Pointer;
     if (buffer === 'scratch' && scratch > 0) pointers.push({ at: p.offset, of: SCRATCH, offset });
     const b = buffers[buffer];
     if (b === undefined) return offset;
-    return 'upload' in b ? uploaded(gpu, b.upload) + offset : point(p.offset, b, offset);
+    return 'upload' in b ? uploaded(gpu, b.upload) + offset : point(p.offset, b, offset, p);
   });
-  return { fn, launch: l, bytes: packEntry(gpu.args, entry, values).bytes(), pointers };
+  return { fn, launch: l, bytes: packEntry(gpu.args, entry, values).bytes(), pointers, written, ahead };
 }
 
 /** A plan on slots, and what was packed of its launches by now. */
@@ -241,14 +250,18 @@ class PlanRun {
     }
   }
   #launch(packed: Packed, room: Address): Packed {
-    const { fn, launch, bytes, pointers } = packed;
-    const { args } = this.#gpu;
+    const { fn, launch, bytes, pointers, written, ahead } = packed;
+    const gpu = this.#gpu;
+    const { args } = gpu;
     // All of them first: whoever takes memory may have to run what waits, which packs arguments of its own.
     const addresses: Address[] = [];
     for (let i = 0; i < pointers.length; i++) addresses.push(this.#place(pointers[i].of, room) + pointers[i].offset);
     args.refill(bytes);
     for (let i = 0; i < pointers.length; i++) args.setPointer(pointers[i].at, addresses[i]);
-    this.#gpu.launch(fn, launch.grid, launch.block, launch.shared, launch.early);
+    const before = gpu.written;
+    const still = ahead.every((m) => before !== undefined && !before.includes(this.#memory(m)));
+    gpu.launch(fn, launch.grid, launch.block, launch.shared, launch.early && still);
+    gpu.written = written.map((m) => this.#memory(m));
     return packed;
   }
   #place(of: Packed['pointers'][number]['of'], room: Address): Address {
