@@ -101,10 +101,13 @@ export class GpuContext {
       () => functions.ready(fn),
     );
   }
-  /** Allows launches of a function with so many bytes of dynamic shared memory. */
-  allowShared(fn: Fn, bytes: number): void {
+  /** Allows launches of a function with so many bytes of dynamic shared memory; `done` when that has happened. */
+  allowShared(fn: Fn, bytes: number, done: () => void = () => {}): void {
     const { turn, functions } = this;
-    const allow = (): void => this.bare.setMaxDynamicShared(functions.settled(fn), bytes);
+    const allow = (): void => {
+      this.bare.setMaxDynamicShared(functions.settled(fn), bytes);
+      done();
+    };
     if (functions.ready(fn) || this.recording) turn.take(allow);
     else turn.wait(allow, () => functions.ready(fn));
   }

@@ -50,10 +50,10 @@ function prepare(gpu: GpuContext, l: Launch): Ready {
     r = { fn: gpu.functions.ofKernel(l.kernel, l.variant), entry: l.kernel.entry(l.variant), shared: SHARED_AS_IS };
     known.set(l.symbol, r);
   }
-  if (l.shared > r.shared) {
-    gpu.allowShared(r.fn, l.shared);
-    r.shared = l.shared;
-  }
+  const prepared = r;
+  // Work that is collected may never run: what it would have allowed is not allowed until it has.
+  if (l.shared > r.shared)
+    gpu.allowShared(r.fn, l.shared, () => (prepared.shared = Math.max(prepared.shared, l.shared)));
   return r;
 }
 
