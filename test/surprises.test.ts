@@ -487,6 +487,36 @@ for (const [name, [make, rates]] of Object.entries(RATES))
     }
   });
 
+test('schedulers take their numbers in a row or by name', () => {
+  const pairs: readonly (readonly [Maker, Maker])[] = [
+    [(o) => new nn.StepLR(o, 3, 0.5), (o) => new nn.StepLR(o, { stepSize: 3, gamma: 0.5 })],
+    [(o) => new nn.MultiStepLR(o, [2, 5], 0.2), (o) => new nn.MultiStepLR(o, [2, 5], { gamma: 0.2 })],
+    [(o) => new nn.ExponentialLR(o, 0.9), (o) => new nn.ExponentialLR(o, { gamma: 0.9 })],
+    [(o) => new nn.ConstantLR(o, 0.5), (o) => new nn.ConstantLR(o, { factor: 0.5 })],
+    [
+      (o) => new nn.LinearLR(o, 0.5, 2, 3),
+      (o) => new nn.LinearLR(o, { startFactor: 0.5, endFactor: 2, totalIters: 3 }),
+    ],
+    [(o) => new nn.PolynomialLR(o, 6, 2), (o) => new nn.PolynomialLR(o, { totalIters: 6, power: 2 })],
+    [(o) => new nn.CosineAnnealingLR(o, 5, 0.01), (o) => new nn.CosineAnnealingLR(o, { tMax: 5, etaMin: 0.01 })],
+    [
+      (o) => new nn.CosineAnnealingWarmRestarts(o, 2, 2, 0.01),
+      (o) => new nn.CosineAnnealingWarmRestarts(o, { t0: 2, tMult: 2, etaMin: 0.01 }),
+    ],
+  ];
+  for (const [inRow, byName] of pairs) {
+    const rates = (make: Maker): number[] => {
+      const optimizer = { learningRate: 0.1 };
+      const scheduler = make(optimizer);
+      return Array.from({ length: 8 }, () => scheduler.step());
+    };
+    assert.deepEqual(rates(byName), rates(inRow));
+  }
+  const optimizer = { learningRate: 0.1 };
+  assert.throws(() => new nn.StepLR(optimizer, {}), /StepLR: stepSize is undefined, not a number/);
+  assert.throws(() => new nn.StepLR(optimizer, { step: 3 } as never), /StepLR: unknown option "step"/);
+});
+
 test('convolutions take stride and padding in a row or by name', () => {
   const config = (layer: nn.Conv2d | nn.ConvTranspose2d): object => layer.config;
   assert.deepEqual(config(new nn.Conv2d(1, 32, 3, 1)), { stride: 1 });

@@ -65,55 +65,94 @@ export class Scheduler {
   }
 }
 
+/** A schedule's numbers by their names; those with a default may be left out. */
+export type ScheduleNumbers<K extends string> = { readonly [N in K]?: number };
+/** Numbers given one after another, or in one object by their names, as PyTorch's callers write them. */
+function numbersOf<K extends string>(
+  schedule: string,
+  defaults: Readonly<Record<K, number | undefined>>,
+  given: readonly (number | ScheduleNumbers<K> | undefined)[],
+): Record<K, number> {
+  const names = Object.keys(defaults) as K[];
+  const [first] = given;
+  const byName = typeof first === 'object' && first !== null ? first : undefined;
+  if (byName) requireOptions(schedule, byName, names);
+  const numbers = names.map((name, i) => {
+    const value = (byName ? byName[name] : given[i]) ?? defaults[name];
+    if (typeof value !== 'number' || !Number.isFinite(value))
+      throw new ArgumentError(`${schedule}: ${name} is ${value}, not a number`);
+    return [name, value] as const;
+  });
+  return Object.fromEntries(numbers) as Record<K, number>;
+}
+
 /** The rate times gamma every stepSize steps: `Scheduler` with `stepDecay`. */
 export class StepLR extends Scheduler {
-  constructor(optimizer: HasRate, stepSize: number, gamma = 0.1) {
-    super(optimizer, stepDecay(stepSize, gamma));
+  constructor(optimizer: HasRate, stepSize: number | ScheduleNumbers<'stepSize' | 'gamma'>, gamma?: number) {
+    const n = numbersOf('StepLR', { stepSize: undefined, gamma: 0.1 }, [stepSize, gamma]);
+    super(optimizer, stepDecay(n.stepSize, n.gamma));
   }
 }
 /** The rate times gamma at each milestone: `Scheduler` with `multiStepDecay`. */
 export class MultiStepLR extends Scheduler {
-  constructor(optimizer: HasRate, milestones: readonly number[], gamma = 0.1) {
-    super(optimizer, multiStepDecay(milestones, gamma));
+  constructor(optimizer: HasRate, milestones: readonly number[], gamma: number | ScheduleNumbers<'gamma'> = 0.1) {
+    super(optimizer, multiStepDecay(milestones, numbersOf('MultiStepLR', { gamma: 0.1 }, [gamma]).gamma));
   }
 }
 /** The rate times gamma at every step: `Scheduler` with `exponentialDecay`. */
 export class ExponentialLR extends Scheduler {
-  constructor(optimizer: HasRate, gamma: number) {
-    super(optimizer, exponentialDecay(gamma));
+  constructor(optimizer: HasRate, gamma: number | ScheduleNumbers<'gamma'>) {
+    super(optimizer, exponentialDecay(numbersOf('ExponentialLR', { gamma: undefined }, [gamma]).gamma));
   }
 }
 /** The rate times a function of the step. */
 export class LambdaLR extends Scheduler {}
 /** The rate times a factor for the first steps, then as it is: `Scheduler` with `heldRate`. */
 export class ConstantLR extends Scheduler {
-  constructor(optimizer: HasRate, factor = 1 / 3, totalIters = 5) {
-    super(optimizer, heldRate(factor, totalIters));
+  constructor(optimizer: HasRate, factor?: number | ScheduleNumbers<'factor' | 'totalIters'>, totalIters?: number) {
+    const n = numbersOf('ConstantLR', { factor: 1 / 3, totalIters: 5 }, [factor, totalIters]);
+    super(optimizer, heldRate(n.factor, n.totalIters));
   }
 }
 /** Straight from one factor to another over the first steps: `Scheduler` with `linearRate`. */
 export class LinearLR extends Scheduler {
-  constructor(optimizer: HasRate, startFactor = 1 / 3, endFactor = 1, totalIters = 5) {
-    super(optimizer, linearRate(startFactor, endFactor, totalIters));
+  constructor(
+    optimizer: HasRate,
+    startFactor?: number | ScheduleNumbers<'startFactor' | 'endFactor' | 'totalIters'>,
+    endFactor?: number,
+    totalIters?: number,
+  ) {
+    const defaults = { startFactor: 1 / 3, endFactor: 1, totalIters: 5 };
+    const n = numbersOf('LinearLR', defaults, [startFactor, endFactor, totalIters]);
+    super(optimizer, linearRate(n.startFactor, n.endFactor, n.totalIters));
   }
 }
 /** (1 - step / totalIters)^power: `Scheduler` with `polynomialDecay`. */
 export class PolynomialLR extends Scheduler {
-  constructor(optimizer: HasRate, totalIters = 5, power = 1) {
-    super(optimizer, polynomialDecay(totalIters, power));
+  constructor(optimizer: HasRate, totalIters?: number | ScheduleNumbers<'totalIters' | 'power'>, power?: number) {
+    const n = numbersOf('PolynomialLR', { totalIters: 5, power: 1 }, [totalIters, power]);
+    super(optimizer, polynomialDecay(n.totalIters, n.power));
   }
 }
 /** A cosine from the rate down to etaMin over tMax steps and up again, as in PyTorch; `cosineDecay` stays down. */
 export class CosineAnnealingLR extends Scheduler {
-  constructor(optimizer: HasRate, tMax: number, etaMin = 0) {
-    const end = etaMin / optimizer.learningRate;
-    super(optimizer, (step) => end + ((1 - end) * (1 + Math.cos((Math.PI * step) / tMax))) / 2);
+  constructor(optimizer: HasRate, tMax: number | ScheduleNumbers<'tMax' | 'etaMin'>, etaMin?: number) {
+    const n = numbersOf('CosineAnnealingLR', { tMax: undefined, etaMin: 0 }, [tMax, etaMin]);
+    const end = n.etaMin / optimizer.learningRate;
+    super(optimizer, (step) => end + ((1 - end) * (1 + Math.cos((Math.PI * step) / n.tMax))) / 2);
   }
 }
 /** Cosines that begin anew after t0 steps, each tMult as long as the one before: `Scheduler` with `cosineRestarts`. */
 export class CosineAnnealingWarmRestarts extends Scheduler {
-  constructor(optimizer: HasRate, t0: number, tMult = 1, etaMin = 0) {
-    super(optimizer, cosineRestarts(t0, tMult, etaMin / optimizer.learningRate));
+  constructor(
+    optimizer: HasRate,
+    t0: number | ScheduleNumbers<'t0' | 'tMult' | 'etaMin'>,
+    tMult?: number,
+    etaMin?: number,
+  ) {
+    const defaults = { t0: undefined, tMult: 1, etaMin: 0 };
+    const n = numbersOf('CosineAnnealingWarmRestarts', defaults, [t0, tMult, etaMin]);
+    super(optimizer, cosineRestarts(n.t0, n.tMult, n.etaMin / optimizer.learningRate));
   }
 }
 /** Options of OneCycleLR. */
