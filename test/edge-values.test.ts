@@ -232,7 +232,7 @@ for (const { name, device, missing } of testDevices('cpu,sim:32,reference')) {
     bad(() => x.split([5, -1]), /split: sizes \[5, -1\]/);
     bad(() => x.at([true, false] as never), /is not a slice/);
     bad(() => x.at([0, 1, 1, 0] as never), /is not a slice/);
-    bad(() => x.at('1' as never), /1 is not an index/);
+    bad(() => x.at('1' as never), /"1" is not an index/);
     bad(() => x.rmsNorm(x, 0.5 as never), /rmsNorm: 0.5 stands where options do/);
     bad(() => x.layerNorm(x, x, x as never), /layerNorm: Tensor stands where options do/);
     bad(() => x.cumsum(0, true as never), /cumsum: true stands where options do/);
