@@ -29,7 +29,7 @@ export const planFile = (name: string): string => {
 /** What decides for a plan without being imported by it. */
 const DECIDES: Readonly<Record<string, string>> = { [planFile('attention')]: 'backends/gpu/attention-trial.js' };
 /** Plans that may leave their work to a vendor's library, of which no launched module tells. */
-const SERVED = ['matmul', 'conv', 'attention'];
+const SERVED = ['matmul', 'conv', 'attention', 'factor'];
 
 /** A plan's file and those it imports, less what every launch goes through. */
 function reach(file: string, seen: Set<string>): void {
