@@ -10,6 +10,7 @@ import {
   Misuse,
   Numbers,
   StandIn,
+  type Symbols,
   useWorkspace,
 } from './library.js';
 
@@ -23,156 +24,209 @@ interface Handle {
 /** Elements of work that a matrix needs here: enough to notice who gives none. */
 const roomOf = (n: number): number => 32 * n;
 
-export function solverStandIn(prefix: keyof typeof KINDS, device: HostedDevice): StandIn {
-  const N = KINDS[prefix];
-  const handles = new Handles();
-  const of = (h: number): Handle => handles.get<Handle>(h, 'handle');
-  const streamOf = (h: number): number => {
-    if (of(h).stream === 0) throw new Misuse('no stream was set');
-    return of(h).stream;
-  };
-  const matrix = (what: string, at: number, rows: number, columns: number, ld: number): Numbers => {
+/** Calls by the end of their symbols. */
+type Calls = Record<string, (...args: any[]) => number>;
+
+export const solverStandIn = (prefix: keyof typeof KINDS, device: HostedDevice): StandIn =>
+  new StandIn(prefix, new SolverLibrary(prefix, device).symbols());
+
+class SolverLibrary {
+  readonly #prefix: keyof typeof KINDS;
+  readonly #device: HostedDevice;
+  readonly #numbers: (typeof KINDS)[keyof typeof KINDS];
+  readonly #handles = new Handles();
+
+  constructor(prefix: keyof typeof KINDS, device: HostedDevice) {
+    this.#prefix = prefix;
+    this.#device = device;
+    this.#numbers = KINDS[prefix];
+  }
+  symbols(): Symbols {
+    const calls: Calls = {
+      ...this.#handleCalls(),
+      ...this.#choleskyCalls(),
+      ...this.#luCalls(),
+      ...this.#eighCalls(),
+      ...this.#qrCalls(),
+      ...this.#svdCalls(),
+    };
+    return Object.fromEntries(Object.entries(calls).map(([name, call]) => [`${this.#prefix}${name}`, call]));
+  }
+
+  #of(h: number): Handle {
+    return this.#handles.get<Handle>(h, 'handle');
+  }
+  #streamOf(h: number): number {
+    const { stream } = this.#of(h);
+    if (stream === 0) throw new Misuse('no stream was set');
+    return stream;
+  }
+  #matrix(what: string, at: number, rows: number, columns: number, ld: number): Numbers {
     if (ld !== rows) throw new Misuse(`${what}: columns are ${ld} apart where rows are ${rows}`);
-    return new Numbers(device, what, at, rows * columns, 'f64');
-  };
-  const integers = (what: string, at: number, count: number): Int32Array => {
-    checkMemory(device, what, at, count * 4);
+    return new Numbers(this.#device, what, at, rows * columns, 'f64');
+  }
+  #integers(what: string, at: number, count: number): Int32Array {
+    checkMemory(this.#device, what, at, count * 4);
     const bytes = new Uint8Array(count * 4);
-    device.copyOut(bytes, at, 0);
+    this.#device.copyOut(bytes, at, 0);
     return new Int32Array(bytes.buffer);
-  };
-  const answer = (at: number, values: ArrayLike<number>): void => {
-    checkMemory(device, 'info or pivots', at, values.length * 4);
-    device.copyIn(at, new Uint8Array(Int32Array.from(values).buffer), 0);
-  };
-  const room = (h: number, n: number, cell: NativeArg): number => {
-    of(h);
+  }
+  #answer(at: number, values: ArrayLike<number>): void {
+    checkMemory(this.#device, 'info or pivots', at, values.length * 4);
+    this.#device.copyIn(at, new Uint8Array(Int32Array.from(values).buffer), 0);
+  }
+  #room(h: number, n: number, cell: NativeArg): number {
+    this.#of(h);
     hostMemory(cell, 4).setInt32(0, roomOf(n), true);
     return 0;
-  };
-  return new StandIn(prefix, {
-    [`${prefix}Create`]: (cell: NativeArg) => handles.make(cell, 'handle', { stream: 0 } satisfies Handle),
-    [`${prefix}Destroy`]: (h: number) => handles.destroy(h, 'handle'),
-    [`${prefix}SetStream`]: (h: number, stream: number) => {
-      of(h).stream = stream;
-      return 0;
-    },
-    [`${prefix}Dpotrf_bufferSize`]: (h: number, _uplo: number, n: number, _a: number, _lda: number, cell: NativeArg) =>
-      room(h, n, cell),
-    [`${prefix}Dpotrf`]: (h, uplo, n, a, lda, work, elements, info) => {
-      if (uplo !== N.upper) throw new Misuse(`triangle ${uplo}`);
-      device.enqueue(streamOf(h), () => {
-        useWorkspace(device, work, elements * 8, roomOf(n) * 8);
-        const numbers = matrix('a', a, n, n, lda);
-        answer(info, [upperFactor(numbers.values, n)]);
-        numbers.write();
-      });
-      return 0;
-    },
-    [`${prefix}Dgetrf_bufferSize`]: (h: number, _m: number, n: number, _a: number, _lda: number, cell: NativeArg) =>
-      room(h, n, cell),
-    [`${prefix}Dgetrf`]: (h, m, n, a, lda, work, pivots, info) => {
-      if (m !== n) throw new Misuse(`${m} rows and ${n} columns`);
-      device.enqueue(streamOf(h), () => {
-        useWorkspace(device, work, roomOf(n) * 8, roomOf(n) * 8);
-        const numbers = matrix('a', a, n, n, lda);
-        const exchanged = factors(numbers.values, n);
-        const zero = Array.from({ length: n }, (_, i) => numbers.values[i * n + i]).indexOf(0);
-        answer(pivots, exchanged);
-        answer(info, [zero + 1]);
-        numbers.write();
-      });
-      return 0;
-    },
-    [`${prefix}Dsyevd_bufferSize`]: (h: number, _v: number, _u: number, n: number, ...rest: NativeArg[]) =>
-      room(h, n, rest[3]),
-    [`${prefix}Dsyevd`]: (h, vectors, uplo, n, a, lda, values, work, elements, info) => {
-      if (vectors !== N.vectors || uplo !== N.upper) throw new Misuse(`vectors ${vectors}, triangle ${uplo}`);
-      device.enqueue(streamOf(h), () => {
-        useWorkspace(device, work, elements * 8, roomOf(n) * 8);
-        const [numbers, found] = [matrix('a', a, n, n, lda), matrix('values', values, n, 1, n)];
-        const { lengths, left } = rotated(shifted(numbers.values, n), n, n);
-        const order = lengths.map((_, i) => i).sort((i, j) => lengths[i] - lengths[j]);
-        const shift = largestSum(numbers.values, n);
-        order.forEach((from, to) => {
-          found.values[to] = lengths[from] - shift;
-          for (let i = 0; i < n; i++) numbers.values[to * n + i] = -left[from][i];
+  }
+
+  /** Handles, and the stream that their calls go to. */
+  #handleCalls(): Calls {
+    return {
+      Create: (cell: NativeArg) => this.#handles.make(cell, 'handle', { stream: 0 } satisfies Handle),
+      Destroy: (h: number) => this.#handles.destroy(h, 'handle'),
+      SetStream: (h: number, stream: number) => {
+        this.#of(h).stream = stream;
+        return 0;
+      },
+    };
+  }
+  /** Cholesky factors. */
+  #choleskyCalls(): Calls {
+    return {
+      Dpotrf_bufferSize: (h: number, _uplo: number, n: number, _a: number, _lda: number, cell: NativeArg) =>
+        this.#room(h, n, cell),
+      Dpotrf: (h, uplo, n, a, lda, work, elements, info) => {
+        if (uplo !== this.#numbers.upper) throw new Misuse(`triangle ${uplo}`);
+        this.#device.enqueue(this.#streamOf(h), () => {
+          useWorkspace(this.#device, work, elements * 8, roomOf(n) * 8);
+          const numbers = this.#matrix('a', a, n, n, lda);
+          this.#answer(info, [upperFactor(numbers.values, n)]);
+          numbers.write();
         });
-        found.write();
-        numbers.write();
-        answer(info, [0]);
-      });
-      return 0;
-    },
-    [`${prefix}Dgeqrf_bufferSize`]: (h: number, _m: number, n: number, _a: number, _lda: number, cell: NativeArg) =>
-      room(h, n, cell),
-    [`${prefix}Dgeqrf`]: (h, m, n, a, lda, tau, work, elements, info) => {
-      device.enqueue(streamOf(h), () => {
-        useWorkspace(device, work, elements * 8, roomOf(n) * 8);
-        const [numbers, scales] = [matrix('a', a, m, n, lda), matrix('tau', tau, n, 1, n)];
-        reflections(numbers.values, scales.values, m, n);
-        numbers.write();
-        scales.write();
-        answer(info, [0]);
-      });
-      return 0;
-    },
-    [`${prefix}Dorgqr_bufferSize`]: (h: number, _m: number, n: number, _k: number, ...rest: NativeArg[]) =>
-      room(h, n, rest[3]),
-    [`${prefix}Dorgqr`]: (h, m, n, k, a, lda, tau, work, elements, info) => {
-      if (k !== n) throw new Misuse(`${k} reflections for ${n} columns`);
-      device.enqueue(streamOf(h), () => {
-        useWorkspace(device, work, elements * 8, roomOf(n) * 8);
-        const numbers = matrix('a', a, m, n, lda);
-        unfolded(numbers.values, matrix('tau', tau, n, 1, n).values, m, n);
-        numbers.write();
-        answer(info, [0]);
-      });
-      return 0;
-    },
-    [`${prefix}CreateGesvdjInfo`]: (cell: NativeArg) => handles.make(cell, 'rotations', {}),
-    [`${prefix}Dgesvdj_bufferSize`]: (
-      h: number,
-      _v: number,
-      _e: number,
-      _m: number,
-      n: number,
-      ...rest: NativeArg[]
-    ) => {
-      handles.get(rest[8] as number, 'rotations');
-      return room(h, n, rest[7]);
-    },
-    [`${prefix}Dgesvdj`]: (h, vectors, economy, m, n, a, lda, values, u, ldu, v, ldv, work, elements, info, by) => {
-      handles.get(by, 'rotations');
-      if (vectors !== N.vectors || economy !== 1 || m < n) throw new Misuse(`${m} x ${n}, economy ${economy}`);
-      device.enqueue(streamOf(h), () => {
-        useWorkspace(device, work, elements * 8, roomOf(n) * 8);
-        const [given, found] = [matrix('a', a, m, n, lda), matrix('values', values, n, 1, n)];
-        const [us, vs] = [matrix('u', u, m, n, ldu), matrix('v', v, n, n, ldv)];
-        const { lengths, left, right } = rotated(given.values, m, n);
-        const order = lengths.map((_, i) => i).sort((i, j) => lengths[j] - lengths[i]);
-        order.forEach((from, to) => {
-          found.values[to] = lengths[from];
-          us.values.set(left[from], to * m);
-          vs.values.set(right[from], to * n);
+        return 0;
+      },
+    };
+  }
+  /** LU factors, and what is solved with them. */
+  #luCalls(): Calls {
+    return {
+      Dgetrf_bufferSize: (h: number, _m: number, n: number, _a: number, _lda: number, cell: NativeArg) =>
+        this.#room(h, n, cell),
+      Dgetrf: (h, m, n, a, lda, work, pivots, info) => {
+        if (m !== n) throw new Misuse(`${m} rows and ${n} columns`);
+        this.#device.enqueue(this.#streamOf(h), () => {
+          useWorkspace(this.#device, work, roomOf(n) * 8, roomOf(n) * 8);
+          const numbers = this.#matrix('a', a, n, n, lda);
+          const exchanged = factors(numbers.values, n);
+          const zero = Array.from({ length: n }, (_, i) => numbers.values[i * n + i]).indexOf(0);
+          this.#answer(pivots, exchanged);
+          this.#answer(info, [zero + 1]);
+          numbers.write();
         });
-        for (const numbers of [found, us, vs]) numbers.write();
-        answer(info, [0]);
-      });
-      return 0;
-    },
-    [`${prefix}Dgetrs`]: (h, trans, n, columns, a, lda, pivots, b, ldb, info) => {
-      if (trans !== N.transpose) throw new Misuse(`operation ${trans}`);
-      device.enqueue(streamOf(h), () => {
-        const right = matrix('b', b, n, columns, ldb);
-        const exchanged = integers('pivots', pivots, n);
-        solveTransposed(matrix('a', a, n, n, lda).values, exchanged, right.values, n, columns);
-        answer(info, [0]);
-        right.write();
-      });
-      return 0;
-    },
-  } as Record<string, (...args: number[]) => number>);
+        return 0;
+      },
+      Dgetrs: (h, trans, n, columns, a, lda, pivots, b, ldb, info) => {
+        if (trans !== this.#numbers.transpose) throw new Misuse(`operation ${trans}`);
+        this.#device.enqueue(this.#streamOf(h), () => {
+          const right = this.#matrix('b', b, n, columns, ldb);
+          const exchanged = this.#integers('pivots', pivots, n);
+          solveTransposed(this.#matrix('a', a, n, n, lda).values, exchanged, right.values, n, columns);
+          this.#answer(info, [0]);
+          right.write();
+        });
+        return 0;
+      },
+    };
+  }
+  /** Eigenvalues and vectors of symmetric matrices. */
+  #eighCalls(): Calls {
+    return {
+      Dsyevd_bufferSize: (h: number, _v: number, _u: number, n: number, ...rest: NativeArg[]) =>
+        this.#room(h, n, rest[3]),
+      Dsyevd: (h, vectors, uplo, n, a, lda, values, work, elements, info) => {
+        if (vectors !== this.#numbers.vectors || uplo !== this.#numbers.upper)
+          throw new Misuse(`vectors ${vectors}, triangle ${uplo}`);
+        this.#device.enqueue(this.#streamOf(h), () => {
+          useWorkspace(this.#device, work, elements * 8, roomOf(n) * 8);
+          const [numbers, found] = [this.#matrix('a', a, n, n, lda), this.#matrix('values', values, n, 1, n)];
+          const { lengths, left } = rotated(shifted(numbers.values, n), n, n);
+          const order = lengths.map((_, i) => i).sort((i, j) => lengths[i] - lengths[j]);
+          const shift = largestSum(numbers.values, n);
+          order.forEach((from, to) => {
+            found.values[to] = lengths[from] - shift;
+            for (let i = 0; i < n; i++) numbers.values[to * n + i] = -left[from][i];
+          });
+          found.write();
+          numbers.write();
+          this.#answer(info, [0]);
+        });
+        return 0;
+      },
+    };
+  }
+  /** QR: reflections, and the matrix that they make. */
+  #qrCalls(): Calls {
+    return {
+      Dgeqrf_bufferSize: (h: number, _m: number, n: number, _a: number, _lda: number, cell: NativeArg) =>
+        this.#room(h, n, cell),
+      Dgeqrf: (h, m, n, a, lda, tau, work, elements, info) => {
+        this.#device.enqueue(this.#streamOf(h), () => {
+          useWorkspace(this.#device, work, elements * 8, roomOf(n) * 8);
+          const [numbers, scales] = [this.#matrix('a', a, m, n, lda), this.#matrix('tau', tau, n, 1, n)];
+          reflections(numbers.values, scales.values, m, n);
+          numbers.write();
+          scales.write();
+          this.#answer(info, [0]);
+        });
+        return 0;
+      },
+      Dorgqr_bufferSize: (h: number, _m: number, n: number, _k: number, ...rest: NativeArg[]) =>
+        this.#room(h, n, rest[3]),
+      Dorgqr: (h, m, n, k, a, lda, tau, work, elements, info) => {
+        if (k !== n) throw new Misuse(`${k} reflections for ${n} columns`);
+        this.#device.enqueue(this.#streamOf(h), () => {
+          useWorkspace(this.#device, work, elements * 8, roomOf(n) * 8);
+          const numbers = this.#matrix('a', a, m, n, lda);
+          unfolded(numbers.values, this.#matrix('tau', tau, n, 1, n).values, m, n);
+          numbers.write();
+          this.#answer(info, [0]);
+        });
+        return 0;
+      },
+    };
+  }
+  /** Singular values by rotations. */
+  #svdCalls(): Calls {
+    return {
+      CreateGesvdjInfo: (cell: NativeArg) => this.#handles.make(cell, 'rotations', {}),
+      Dgesvdj_bufferSize: (h: number, _v: number, _e: number, _m: number, n: number, ...rest: NativeArg[]) => {
+        this.#handles.get(rest[8] as number, 'rotations');
+        return this.#room(h, n, rest[7]);
+      },
+      Dgesvdj: (h, vectors, economy, m, n, a, lda, values, u, ldu, v, ldv, work, elements, info, by) => {
+        this.#handles.get(by, 'rotations');
+        if (vectors !== this.#numbers.vectors || economy !== 1 || m < n)
+          throw new Misuse(`${m} x ${n}, economy ${economy}`);
+        this.#device.enqueue(this.#streamOf(h), () => {
+          useWorkspace(this.#device, work, elements * 8, roomOf(n) * 8);
+          const [given, found] = [this.#matrix('a', a, m, n, lda), this.#matrix('values', values, n, 1, n)];
+          const [us, vs] = [this.#matrix('u', u, m, n, ldu), this.#matrix('v', v, n, n, ldv)];
+          const { lengths, left, right } = rotated(given.values, m, n);
+          const order = lengths.map((_, i) => i).sort((i, j) => lengths[j] - lengths[i]);
+          order.forEach((from, to) => {
+            found.values[to] = lengths[from];
+            us.values.set(left[from], to * m);
+            vs.values.set(right[from], to * n);
+          });
+          for (const numbers of [found, us, vs]) numbers.write();
+          this.#answer(info, [0]);
+        });
+        return 0;
+      },
+    };
+  }
 }
 
 /** U of U^T U = A in the upper triangle, the lower one untouched; the order of a minor that is not positive, or 0. */
