@@ -101,77 +101,101 @@ const HOSTS = [
   },
 ] as const;
 
-export function kernelsPage(
-  evidence: readonly Evidence[],
-  compiled: Compiled,
-  ran: Readonly<Record<string, RanDevice>>,
-): string {
-  const modules = counts();
+type Modules = ReturnType<typeof counts>;
+type Ran = Readonly<Record<string, RanDevice>>;
+
+function title(modules: Modules): string {
   const candle = readManifest().filter((c) => c.kind === 'global');
+  const elementwise = modules.find((m) => m.module === 'elementwise')!.kernels;
+  return (
+    `# Kernels\n\n${sum(modules.map((m) => m.kernels))} kernels in ${modules.length} modules of ` +
+    `[kernels/](../kernels/README.md), one source for every GPU. ${sum(modules.map((m) => m.candle))} have the names ` +
+    `and parameters of Candle's (it has ${candle.length}); the rest are our own. Elementwise kernels are generated ` +
+    `from the op table: ${elementwise} are made ahead of time, fused chains as they come.`
+  );
+}
+
+function hostFunctions(): string {
   const hosts = readManifest().filter((c) => c.kind === 'host_launcher');
-  const present = sum(modules.map((m) => m.candle));
-  const devices = Object.keys(ran);
-  const columns = COLUMNS.filter(([, is]) => evidence.some((e) => e.report.devices.some((d) => is(d.name))));
-  const golden = (cells: readonly Cell[]): Cell[] =>
-    cells.filter((c) => c.against === 'candle' || c.against === 'torch');
-  const nvidia = COLUMNS[3][1];
-  const used = modules.filter(({ module }) => columns.some(([, is]) => casesOn(evidence, is, module).length > 0));
+  return (
+    `## Candle's host functions\n\nCandle's sources also have ${hosts.length} C functions that run on the host ` +
+    `and launch kernels; they are no kernels, so none stands here by name.\n\n${table(
+      ['file', 'functions', 'what serves instead'],
+      HOSTS.map(({ file, says }) => [file, hosts.filter((h) => h.file.startsWith(file)).length, says]),
+    )}`
+  );
+}
+
+function compiledForAmd(modules: Modules, compiled: Compiled): string {
   const compilers = [...new Set(AMD_TARGETS.flatMap((t) => Object.values(compiled[t] ?? {}).map((r) => r.compiler)))];
   return (
-    [
-      '<!-- Made by `wick parity docs` from kernels/, docs/kernels-amd.json, docs/kernels-run.json and ' +
-        'docs/parity; do not edit. -->',
-      `# Kernels\n\n${sum(modules.map((m) => m.kernels))} kernels ` +
-        `in ${modules.length} modules of [kernels/](../kernels/README.md), one source for every ` +
-        `GPU. ${present} have the names and parameters of Candle's ` +
-        `(it has ${candle.length}); the rest are ` +
-        `our own. Elementwise kernels are generated from the op table: ${modules.find((m) => m.module === 'elementwise')!.kernels} are made ahead of time, fused chains as they come.`,
-      `## Candle's host functions\n\nCandle's sources also have ${hosts.length} C functions that run on the host ` +
-        `and launch kernels; they are no kernels, so none stands here by name.\n\n${table(
-          ['file', 'functions', 'what serves instead'],
-          HOSTS.map(({ file, says }) => [file, hosts.filter((h) => h.file.startsWith(file)).length, says]),
-        )}`,
-      `## Compiled for AMD\n\nKernels that were found in order, by target: symbol, offset and size of every ` +
-        `argument as the launch code packs them, block size, shared memory within 64 KiB, and no private memory, ` +
-        `so no spilled register, but for the kernels that scripts/check-kernels.ts lists with a reason. Compiled ` +
-        `by ${compilers.join(' and ') || 'nothing yet'}; the record is [kernels-amd.json](kernels-amd.json), and ` +
-        `\`npm run evidence:check\` fails where it is of other kernels than the present. Of the elementwise kernels every row and cast once and two rows in all variants are compiled; kernels for matrix units only where a GPU has them.\n\n${compiledTable(modules, compiled)}`,
-      ...(devices.length > 0
-        ? [
-            `## Run one by one\n\nSymbols that the kernel tests launched, of those a module has (\`npm run ` +
-              `kernels:run\`; [kernels-run.json](kernels-run.json)); results are held against Candle's CUDA ` +
-              `numbers and plain loops.\n\n${table(
-                ['module', 'kernels', "Candle's", ...devices],
-                modules
-                  .filter((m) => devices.some((d) => ran[d].modules[m.module]))
-                  .map(({ module, kernels, candle: theirs }) => [
-                    `\`${module}\``,
-                    kernels,
-                    theirs || '',
-                    ...devices.map((d) => ranText(ran[d].modules[module], theirs)),
-                  ]),
-              )}\n\nTests: ${devices
-                .map((d) => `${d} ${ran[d].pass} passed, ${ran[d].fail} failed ` + `(${ran[d].date})`)
-                .join('; ')}.`,
-          ]
-        : []),
-      `## Run by ops\n\nCases of ops that launch a kernel of the module, from the evidence in ` +
-        `[docs/parity](parity/cuda-h200.json): bit for bit / within the bound / different on purpose, against the ` +
-        `double-precision reference; the last column against Candle's CUDA output and PyTorch's numbers on the ` +
-        `NVIDIA GPU.\n\n${table(
-          ['module', 'kernels', ...columns.map(([title]) => title), 'golden cases on NVIDIA'],
-          used.map(({ module, kernels }) => [
-            `\`${module}\`${kernelModule(module).needs ? ` (${kernelModule(module).needs})` : ''}`,
-            kernels,
-            ...columns.map(([, is]) => outcome(casesOn(evidence, is, module).filter((c) => c.against === 'reference'))),
-            outcome(golden(casesOn(evidence, nvidia, module))),
-          ]),
-        )}`,
-      `Modules that no op launches by itself: those under Candle's names (above), \`decode*\` (the text engine: ` +
-        `\`wick generate\`, its tests and [docs/bench-h200.json](bench-h200.json)), \`quantized\` where only its ` +
-        `own tests launch it (above), and \`*-hopper\`, which only GPUs of sm_90 run.`,
-    ].join('\n\n') + '\n'
+    `## Compiled for AMD\n\nKernels that were found in order, by target: symbol, offset and size of every ` +
+    `argument as the launch code packs them, block size, shared memory within 64 KiB, and no private memory, ` +
+    `so no spilled register, but for the kernels that scripts/check-kernels.ts lists with a reason. Compiled ` +
+    `by ${compilers.join(' and ') || 'nothing yet'}; the record is [kernels-amd.json](kernels-amd.json), and ` +
+    `\`npm run evidence:check\` fails where it is of other kernels than the present. Of the elementwise kernels every ` +
+    `row and cast once and two rows in all variants are compiled; kernels for matrix units only where a GPU has ` +
+    `them.\n\n${compiledTable(modules, compiled)}`
   );
+}
+
+function runOneByOne(modules: Modules, ran: Ran): string[] {
+  const devices = Object.keys(ran);
+  if (devices.length === 0) return [];
+  const rows = modules
+    .filter((m) => devices.some((d) => ran[d].modules[m.module]))
+    .map(({ module, kernels, candle: theirs }) => [
+      `\`${module}\``,
+      kernels,
+      theirs || '',
+      ...devices.map((d) => ranText(ran[d].modules[module], theirs)),
+    ]);
+  const tests = devices.map((d) => `${d} ${ran[d].pass} passed, ${ran[d].fail} failed (${ran[d].date})`);
+  return [
+    `## Run one by one\n\nSymbols that the kernel tests launched, of those a module has (\`npm run ` +
+      `kernels:run\`; [kernels-run.json](kernels-run.json)); results are held against Candle's CUDA ` +
+      `numbers and plain loops.\n\n${table(['module', 'kernels', "Candle's", ...devices], rows)}\n\n` +
+      `Tests: ${tests.join('; ')}.`,
+  ];
+}
+
+function runByOps(modules: Modules, evidence: readonly Evidence[]): string {
+  const columns = COLUMNS.filter(([, is]) => evidence.some((e) => e.report.devices.some((d) => is(d.name))));
+  const nvidia = COLUMNS[3][1];
+  const used = modules.filter(({ module }) => columns.some(([, is]) => casesOn(evidence, is, module).length > 0));
+  const golden = (cells: readonly Cell[]): Cell[] =>
+    cells.filter((c) => c.against === 'candle' || c.against === 'torch');
+  return (
+    `## Run by ops\n\nCases of ops that launch a kernel of the module, from the evidence in ` +
+    `[docs/parity](parity/cuda-h200.json): bit for bit / within the bound / different on purpose, against the ` +
+    `double-precision reference; the last column against Candle's CUDA output and PyTorch's numbers on the ` +
+    `NVIDIA GPU.\n\n${table(
+      ['module', 'kernels', ...columns.map(([title]) => title), 'golden cases on NVIDIA'],
+      used.map(({ module, kernels }) => [
+        `\`${module}\`${kernelModule(module).needs ? ` (${kernelModule(module).needs})` : ''}`,
+        kernels,
+        ...columns.map(([, is]) => outcome(casesOn(evidence, is, module).filter((c) => c.against === 'reference'))),
+        outcome(golden(casesOn(evidence, nvidia, module))),
+      ]),
+    )}`
+  );
+}
+
+export function kernelsPage(evidence: readonly Evidence[], compiled: Compiled, ran: Ran): string {
+  const modules = counts();
+  const sections = [
+    '<!-- Made by `wick parity docs` from kernels/, docs/kernels-amd.json, docs/kernels-run.json and ' +
+      'docs/parity; do not edit. -->',
+    title(modules),
+    hostFunctions(),
+    compiledForAmd(modules, compiled),
+    ...runOneByOne(modules, ran),
+    runByOps(modules, evidence),
+    `Modules that no op launches by itself: those under Candle's names (above), \`decode*\` (the text engine: ` +
+      `\`wick generate\`, its tests and [docs/bench-h200.json](bench-h200.json)), \`quantized\` where only its ` +
+      `own tests launch it (above), and \`*-hopper\`, which only GPUs of sm_90 run.`,
+  ];
+  return `${sections.join('\n\n')}\n`;
 }
 
 export const KERNELS_PAGE = 'docs/kernels.md';
