@@ -308,19 +308,25 @@ function nomicBert(c: Config, source: ModelSource): RotaryBert {
   );
 }
 
+/** Sizes under the names that most configs have. */
+const usualSizes = (c: Config): Omit<RotaryBertConfig, 'eps' | 'activation'> => ({
+  vocabSize: c.count('vocab_size'),
+  width: c.count('hidden_size'),
+  layers: c.count('num_hidden_layers'),
+  heads: c.count('num_attention_heads', undefined, 1),
+  inner: c.count('intermediate_size'),
+  positions: c.count('max_position_embeddings', 8192),
+});
+
 /** Llama's layers that look both ways. */
 function euroBert(c: Config, source: ModelSource): RotaryBert {
-  c.ignore('tie_word_embeddings', 'mask_token_id', 'classifier_pooling', 'pretraining_tp', 'clf_pooling', 'is_causal');
+  c.ignore('tie_word_embeddings', 'mask_token_id', 'classifier_pooling', 'pretraining_tp', 'clf_pooling');
+  c.only('is_causal', false);
   if (classifies(c)) throw new UnsupportedError(`${c.where}: EuroBERT's head for classification is not served`);
   source.ignore(TASK_HEADS);
   const vb = source.has('model.embed_tokens.weight') ? source.builder.pp('model') : source.builder;
   const config: RotaryBertConfig = {
-    vocabSize: c.count('vocab_size'),
-    width: c.count('hidden_size'),
-    layers: c.count('num_hidden_layers'),
-    heads: c.count('num_attention_heads', undefined, 1),
-    inner: c.count('intermediate_size'),
-    positions: c.count('max_position_embeddings', 8192),
+    ...usualSizes(c),
     eps: c.number('rms_norm_eps', 1e-5),
     activation: c.activation('hidden_act', 'silu'),
   };
@@ -366,18 +372,14 @@ function euroBert(c: Config, source: ModelSource): RotaryBert {
 
 /** GTE: Nomic's layers with biases, under names of its own. */
 function gte(c: Config, source: ModelSource): RotaryBert {
-  c.ignore('tie_word_embeddings', 'position_embedding_type');
+  c.ignore('tie_word_embeddings');
+  c.only('position_embedding_type', 'rope');
   if (classifies(c)) throw new UnsupportedError(`${c.where}: GTE's head for classification is not served`);
   source.ignore(TASK_HEADS);
   source.ignore(/(^|\.)pooler\./);
   const vb = source.has('new.embeddings.word_embeddings.weight') ? source.builder.pp('new') : source.builder;
   const config: RotaryBertConfig = {
-    vocabSize: c.count('vocab_size'),
-    width: c.count('hidden_size'),
-    layers: c.count('num_hidden_layers'),
-    heads: c.count('num_attention_heads', undefined, 1),
-    inner: c.count('intermediate_size'),
-    positions: c.count('max_position_embeddings', 8192),
+    ...usualSizes(c),
     eps: c.number('layer_norm_eps', 1e-12),
     activation: c.activation('hidden_act', 'gelu'),
   };
