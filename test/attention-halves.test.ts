@@ -1,5 +1,6 @@
 // Attention in 16 bits against the same device's kernels for f32, which share no code with those of matrix units: head
-// dimensions of 64 and 128, every change of scores, with gradients. Small on hosts, at lengths of several tiles on GPUs.
+// dimensions of 64 and 128, every change of scores, with gradients. Small on hosts, at lengths of several tiles on
+// GPUs.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { Device, noGrad, randn, scope, tensor, type Tensor } from '../src/index.js';

@@ -1,5 +1,5 @@
-// Recorded steps of a few sequences, whose attention is one launch over pages and whose residuals a library may add: each
-// against what is known to be right.
+// Recorded steps of a few sequences, whose attention is one launch over pages and whose residuals a library may add:
+// each against what is known to be right.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { gpuOf } from '../src/backends/generation.js';

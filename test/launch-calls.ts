@@ -1,6 +1,6 @@
-// What the stateful side of GPU work asks of a driver: decoding steps, drawing, prompts, plans, streams and uploads, on a
-// GPU that does nothing, a line a call. Streams and events stand in the lines, too: a simulation that runs everything at
-// once cannot tell that a wait is missing.
+// What the stateful side of GPU work asks of a driver: decoding steps, drawing, prompts, plans, streams and uploads, on
+// a GPU that does nothing, a line a call. Streams and events stand in the lines, too: a simulation that runs everything
+// at once cannot tell that a wait is missing.
 import type { ArgBuffer } from '../src/driver/args.js';
 import type { Address, Arguments, DeviceInfo, Fn, Stream, Triple } from '../src/driver/driver.js';
 import { bytesOf, type DType } from '../src/base/dtype.js';

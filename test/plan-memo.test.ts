@@ -1,5 +1,5 @@
-// A plan that is kept is the plan that would be made: for every call of test/launches.txt.br on paper, and to the byte of
-// every argument for calls on a GPU that does nothing.
+// A plan that is kept is the plan that would be made: for every call of test/launches.txt.br on paper, and to the byte
+// of every argument for calls on a GPU that does nothing.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { Memory, View } from '../src/backends/backend.js';

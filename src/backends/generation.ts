@@ -1,5 +1,5 @@
-// What engines must know of generation on GPUs without reading the code of GPUs: which models it takes, and how its data
-// lies. The work itself is asked of `backend.gpu`.
+// What engines must know of generation on GPUs without reading the code of GPUs: which models it takes, and how its
+// data lies. The work itself is asked of `backend.gpu`.
 import { bytesOf, type DType } from '../base/dtype.js';
 import { UnsupportedError } from '../base/errors.js';
 import type { Backend } from './backend.js';

@@ -1,5 +1,5 @@
-// The thread beside every rank of a run over several processes: it holds the socket to rank 0, where the hub is, carries
-// exchanges, and when a rank has gone says so and ends this process, whatever the main thread is busy with.
+// The thread beside every rank of a run over several processes: it holds the socket to rank 0, where the hub is,
+// carries exchanges, and when a rank has gone says so and ends this process, whatever the main thread is busy with.
 import { writeSync } from 'node:fs';
 import { connect, createServer, type Socket } from 'node:net';
 import { parentPort, workerData } from 'node:worker_threads';

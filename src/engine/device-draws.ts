@@ -1,5 +1,5 @@
-// Draws on a GPU: what each row of a step asks for, as the numbers that kernels/sample.hip reads; and what sequences keep
-// there between steps: their tokens for penalties, allowed tokens, biases.
+// Draws on a GPU: what each row of a step asks for, as the numbers that kernels/sample.hip reads; and what sequences
+// keep there between steps: their tokens for penalties, allowed tokens, biases.
 import type { GpuBackend } from '../backends/gpu/gpu.js';
 import type { BatchDraws } from '../backends/gpu/sample.js';
 import { DRAW_ROW, type DrawSizes, MOST_CHANGES, MOST_LIKELY } from '../backends/generation.js';

@@ -72,8 +72,8 @@ export class GraphDecoder implements Decoder {
   static serves(model: CausalLM): boolean {
     const { hiddenSize, layers, logitFactor = 1, embedWidth } = model.config;
     const aligned = hiddenSize % (16 / bytesOf(model.dtype)) === 0;
-    // A convolution's memory or a state moves on with every step, and a step may run before its turn; chunks have no op that reads
-    // them by length.
+    // A convolution's memory or a state moves on with every step, and a step may run before its turn; chunks have no op
+    // that reads them by length.
     const recorded = layers.every(({ mixer: m }) => keepsKeys(m) && (m.kind !== 'attention' || m.chunk === undefined));
     // A dynamic rope turns every new token by another table.
     const still = layers.every(

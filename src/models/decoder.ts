@@ -349,7 +349,9 @@ export class CausalLM extends Module {
     this.#rerun = ropes.find((r) => r?.type === 'longrope');
   }
 
-  /** Whether its ops talk to other ranks through the host: such work can be neither recorded nor run on another thread. */
+  /**
+   * Whether its ops talk to other ranks through the host: such work can be neither recorded nor run on another thread.
+   */
   get talks(): boolean {
     return this.stage !== undefined || (this.shard !== undefined && !this.shard.group.recordable);
   }

@@ -1,5 +1,5 @@
-// Encoders that turn queries and keys instead of adding positions: ModernBERT (norms before, windows), EuroBERT (Llama's
-// layers, looking both ways), Nomic BERT and GTE (norms after).
+// Encoders that turn queries and keys instead of adding positions: ModernBERT (norms before, windows), EuroBERT
+// (Llama's layers, looking both ways), Nomic BERT and GTE (norms after).
 import { UnsupportedError } from '../base/errors.js';
 import { type Embedding, embedding, type LayerNorm, layerNorm, type Linear, linear } from '../nn/layers.js';
 import { Module } from '../nn/module.js';

@@ -23,7 +23,9 @@ export interface Step {
   readonly open: boolean;
   /** Nobody looks at what a layer makes beside its answer: its memory serves the next layer. */
   readonly brief?: boolean;
-  /** sum + what the layer makes of x, in the sum's place; undefined, and nothing done, where that takes another pass. */
+  /**
+   * sum + what the layer makes of x, in the sum's place; undefined, and nothing done, where that takes another pass.
+   */
   addTo?(sum: Tensor, x: Tensor, layer: AnyLinear): Tensor | undefined;
   /** x (b, t, hidden) with zeros at padding. */
   withoutPads(x: Tensor): Tensor;
@@ -46,8 +48,8 @@ export interface Step {
   /** What new tokens see of `keys` latents, u8 (b or 1, 1, t, keys). */
   mask(time: number, keys: number, device: Device): Tensor;
   /**
-   * A causal convolution over x (b, channels, t): `convolve` is given columns with the last `count` ones before them, and
-   * the last of these are remembered.
+   * A causal convolution over x (b, channels, t): `convolve` is given columns with the last `count` ones before them,
+   * and the last of these are remembered.
    */
   overColumns(layer: number, x: Tensor, count: number, convolve: (columns: Tensor) => Tensor): Tensor;
   /** What `scan` makes of x's, each (b, t, ...), and of the state that the layer remembers: answers (b, t, ...). */

@@ -182,8 +182,8 @@ export class Weights {
   }
 
   /**
-   * A part whose stored pieces stand one below the other, each of as many rows as it has; '{p}' in the name stands for a
-   * piece's own.
+   * A part whose stored pieces stand one below the other, each of as many rows as it has; '{p}' in the name stands for
+   * a piece's own.
    */
   pieces(role: Role, pieces: readonly string[], shape: Shape): Tensor {
     const p = placesOf(this.#names[role] as Where).find((x) => x.name.includes('{p}'));

@@ -28,7 +28,10 @@ export abstract class Loss<Options extends object = LossOptions> extends Module 
     return plain.map(([key, v]) => `${key} ${String(v)}`).join(', ');
   }
 }
-/** -ln of the probability of the target, from logits (..., classes): classes are the last dimension, also of more than two. */
+/**
+ * -ln of the probability of the target, from logits (..., classes): classes are the last dimension, also of more than
+ * two.
+ */
 export class CrossEntropyLoss extends Loss<CrossEntropyOptions> {
   /** The loss; a number unless reduction is 'none'. */
   forward(logits: Tensor, target: Tensor): Tensor {

@@ -1,4 +1,5 @@
-// Shapes and places: what NumPy and PyTorch have for taking tensors apart and putting them together, made of other rows.
+// Shapes and places: what NumPy and PyTorch have for taking tensors apart and putting them together, made of other
+// rows.
 import { DTYPES, INDEX_DTYPES } from '../base/dtype.js';
 import { ArgumentError, DTypeError, ShapeError } from '../base/errors.js';
 import { broadcastShapes, formatShape, normalizeDim, type Shape } from '../base/shape.js';

@@ -213,8 +213,8 @@ export function referenceForward(given: readonly RefTensor[], [out, lse]: readon
 }
 
 /**
- * Whether the sixth input of the backward pass is the forward pass's result in the place of delta, which is then what it
- * gives with dout and nothing else: libraries make that themselves.
+ * Whether the sixth input of the backward pass is the forward pass's result in the place of delta, which is then what
+ * it gives with dout and nothing else: libraries make that themselves.
  */
 export const isResult = (given: { readonly shape: Shape }): boolean => given.shape.length === 4;
 

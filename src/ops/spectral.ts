@@ -9,7 +9,9 @@ import { type InputSpec, rows } from './op.js';
 
 const NORMS = ['backward', 'ortho', 'forward'] as const;
 export interface FftOptions {
-  /** Length of the transform: x is cut or padded with zeros; default its own (twice the spectrum less two for irfft). */
+  /**
+   * Length of the transform: x is cut or padded with zeros; default its own (twice the spectrum less two for irfft).
+   */
   readonly n?: number;
   /** Default the last dimension. */
   readonly dim?: number;

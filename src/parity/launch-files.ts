@@ -3,7 +3,9 @@ import { posix } from 'node:path';
 import type { Row } from '../ops/op.js';
 import { hostFiles, sourceName, textOf } from './provenance.js';
 
-/** What every launch goes through, whatever the op: the backend, copies of operands, plans' steps, sources, arguments. */
+/**
+ * What every launch goes through, whatever the op: the backend, copies of operands, plans' steps, sources, arguments.
+ */
 const EVERY_LAUNCH = [
   ...'gpu context turn allocator touched uploads functions libraries plan plan-memo run-plan elementwise movement'
     .split(' ')

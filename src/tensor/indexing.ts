@@ -6,8 +6,8 @@ import { tensor } from './create.js';
 import type { Tensor } from './tensor.js';
 
 /**
- * A number picks, [start, end, step] or '1:3' slices, ':' takes all, null adds a dimension, '...' fills up, a tensor selects
- * (bool and u8: as a mask).
+ * A number picks, [start, end, step] or '1:3' slices, ':' takes all, null adds a dimension, '...' fills up, a tensor
+ * selects (bool and u8: as a mask).
  */
 export type Index =
   | number

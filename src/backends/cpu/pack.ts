@@ -1,5 +1,5 @@
-// How parameters stand in the engine's call block; numbers only, in the order native/ reads them: those that a row names,
-// or what its family makes of them.
+// How parameters stand in the engine's call block; numbers only, in the order native/ reads them: those that a row
+// names, or what its family makes of them.
 import { ArgumentError } from '../../base/errors.js';
 import { ggmlType } from '../../base/blocks/types.js';
 import type { Layout } from '../../base/layout.js';

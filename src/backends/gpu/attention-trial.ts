@@ -1,5 +1,5 @@
-// A library's attention is believed once it agrees with our own kernels on what it is first asked for, and used where it
-// is quicker.
+// A library's attention is believed once it agrees with our own kernels on what it is first asked for, and used where
+// it is quicker.
 import { bytesOf, DTYPE, type DType } from '../../base/dtype.js';
 import { DriverError, OutOfMemoryError } from '../../base/errors.js';
 import type { Address } from '../../driver/driver.js';
@@ -81,8 +81,8 @@ function quickest(gpu: GpuContext, ways: readonly number[], run: (way: number) =
 }
 
 /**
- * The quickest of our own kernels and the library's ways that agree with them; undefined where these numbers cannot tell
- * (all of a result are 0, or one is not finite). Results are overwritten.
+ * The quickest of our own kernels and the library's ways that agree with them; undefined where these numbers cannot
+ * tell (all of a result are 0, or one is not finite). Results are overwritten.
  */
 export function tryWays(
   gpu: GpuContext,

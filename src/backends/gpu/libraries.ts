@@ -57,7 +57,9 @@ export class Libraries implements Served {
   attentionPatience = PATIENCE;
   /** Gradients of attention are the same bits in every run; otherwise a library may add them up in any order. */
   deterministic = true;
-  /** Products that were planned and found not to run; answers that may be others the next time, though nothing is set. */
+  /**
+   * Products that were planned and found not to run; answers that may be others the next time, though nothing is set.
+   */
   refused = 0;
   undecided = 0;
   readonly #open: () => DeviceLibraries;

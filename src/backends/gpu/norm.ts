@@ -108,7 +108,9 @@ const gradWeightPacks = NORM.declare({
     call: 'norm_grad_weight_packs',
   }),
 });
-/** All gradients in one pass: rows of at most so many vectors a thread, or of one in a small block, which reads ahead. */
+/**
+ * All gradients in one pass: rows of at most so many vectors a thread, or of one in a small block, which reads ahead.
+ */
 const HELD = [1, 2, 4] as const;
 const GRADS_BLOCK = 256;
 const AHEAD_BLOCK = 128;

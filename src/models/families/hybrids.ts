@@ -87,7 +87,9 @@ const besideGate =
     const byHead = t.reshape([s.heads, 2, s.headDim, ...rest]);
     return byHead.narrow(1, at, 1).reshape([s.heads * s.headDim, ...rest]);
   };
-/** Rows of a product that is laid out by key head: `parts` rows of each, of which these are taken, one after the other. */
+/**
+ * Rows of a product that is laid out by key head: `parts` rows of each, of which these are taken, one after the other.
+ */
 const byKeyHead =
   (heads: number, parts: readonly number[], ...taken: readonly number[]): Rows =>
   (t) => {
