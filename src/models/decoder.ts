@@ -3,7 +3,7 @@
 import type { DType } from '../base/dtype.js';
 import { ArgumentError, ShapeError, UnsupportedError } from '../base/errors.js';
 import { activation } from '../nn/activation.js';
-import { type Init, normal } from '../nn/init.js';
+import { normal } from '../nn/init.js';
 import { CACHE_TYPES, type CacheType } from '../nn/kv-cache.js';
 import { type AnyLinear, dropout, Embedding, Linear } from '../nn/layers.js';
 import { linearCrossEntropy, type LinearCrossEntropyOptions } from '../nn/linear-cross-entropy.js';
@@ -14,197 +14,17 @@ import type { Device } from '../tensor/device.js';
 import { keep, scope } from '../tensor/scope.js';
 import { QTensor, type Weight } from '../tensor/qtensor.js';
 import type { Tensor } from '../tensor/tensor.js';
-import { ExpertAttentionMixer } from './expert-attention.js';
-import { type Features, keyed, type Layer, type Mixer, type Mlp } from './features.js';
-import { AttentionMixer, ConvMixer, LatentMixer, type MixerContext, Norm, norm } from './mixers.js';
-import { LayerInput, LayerInputs } from './layer-inputs.js';
-import { Dense, dense, DenseWithExperts, Mixture } from './mlp.js';
-import {
-  BesideMixer,
-  ChannelDeltaMixer,
-  DeltaMixer,
-  FadingMixer,
-  Mamba1Mixer,
-  MambaMixer,
-  RecurrenceMixer,
-} from './recurrent-mixers.js';
-import { type RopeFeature, ropeRegime, type RopeTable, ropeTable } from './rope.js';
+import { Block } from './block.js';
+import { type Features, keyed } from './features.js';
+import { LayerInputs } from './layer-inputs.js';
+import { type Norm, norm } from './mixers.js';
+import { PositionTables, waves } from './position-tables.js';
+import { type RopeFeature, ropeRegime, type RopeTable } from './rope.js';
 import type { Shard } from './shard.js';
-import { SharedMambaMixer } from './shared-branch.js';
 import { Stage, type StageGroup } from './stage.js';
-import { Laurel, StreamBlock, Streams } from './streams.js';
+import { Streams } from './streams.js';
 import { BatchStep, DecoderCache, type Step } from './step.js';
 import type { Weights } from './weights.js';
-
-export type MixerModule =
-  | AttentionMixer
-  | ExpertAttentionMixer
-  | LatentMixer
-  | ConvMixer
-  | DeltaMixer
-  | ChannelDeltaMixer
-  | MambaMixer
-  | Mamba1Mixer
-  | RecurrenceMixer
-  | FadingMixer
-  | BesideMixer
-  | SharedMambaMixer;
-export type MlpModule = Dense | Mixture | DenseWithExperts;
-
-function mixer(w: Weights, f: Mixer, hidden: number, deep: Init): MixerModule | undefined {
-  switch (f.kind) {
-    case 'attention':
-      return f.experts ? new ExpertAttentionMixer(w, f, hidden) : new AttentionMixer(w, f, hidden, deep);
-    case 'latent':
-      return new LatentMixer(w, f, hidden, deep);
-    case 'conv':
-      return new ConvMixer(w, f, hidden, deep);
-    case 'delta':
-      return new DeltaMixer(w, f, hidden, deep);
-    case 'channel delta':
-      return new ChannelDeltaMixer(w, f, hidden, deep);
-    case 'mamba2':
-      return new MambaMixer(w, f, hidden, deep);
-    case 'mamba':
-      return new Mamba1Mixer(w, f, hidden, deep);
-    case 'recurrence':
-      return new RecurrenceMixer(w, f, hidden, deep);
-    case 'fading':
-      return new FadingMixer(w, f, hidden, deep);
-    case 'shared':
-      return new SharedMambaMixer(w, f, hidden, deep);
-    case 'beside':
-      return new BesideMixer(w, f, hidden, deep);
-    case 'none':
-      return undefined;
-  }
-}
-function mlp(w: Weights, f: Mlp, { hiddenSize: n, norm }: Features, deep: Init): MlpModule | undefined {
-  if (f.kind === 'none') return undefined;
-  if (f.kind === 'both') return new DenseWithExperts(w, f, n, norm, deep);
-  return f.kind === 'dense' ? dense(w, f, n, deep) : new Mixture(w, f, n);
-}
-
-/** One layer of a decoder: a mixer over tokens (attention or another) and a feed-forward branch, with their norms. */
-export class Block extends Module {
-  /** The norm in front of the mixer; undefined where there is none. */
-  readonly beforeMixer: Norm | undefined;
-  /** The norm behind the mixer, before its result is added. */
-  readonly afterMixer: Norm | undefined;
-  /** The norm in front of the feed-forward branch. */
-  readonly beforeMlp: Norm | undefined;
-  /** The norm behind the feed-forward branch, before its result is added. */
-  readonly afterMlp: Norm | undefined;
-  /** Attention or what serves in its place; none where the feed-forward branch is all there is. */
-  readonly mixer: MixerModule | undefined;
-  /** None where the mixer is all there is. */
-  readonly mlp: MlpModule | undefined;
-  /** What tokens bring along for this layer alone, where the family has it. */
-  readonly input: LayerInput | undefined;
-  /** What the layer's answer is multiplied by, where that is stored. */
-  readonly factor: Tensor | undefined;
-  /** Where a token has several vectors: how the layer's answer reaches all of them. */
-  readonly streams: StreamBlock | undefined;
-  /** The narrow branch beside attention, where a token has several vectors. */
-  readonly laurel: Laurel | undefined;
-  readonly #parallel: Features['parallel'];
-  readonly #normedSums: boolean;
-  readonly #ontoNormed: Layer['ontoNormed'];
-  readonly #factor: number;
-
-  constructor(w: Weights, layer: Layer, f: Features) {
-    super();
-    const { hiddenSize: n } = f;
-    const norms = layer.norms ?? f.norms;
-    // What adds to the residual begins smaller in deep models.
-    const deep = normal(0, 0.02 / Math.sqrt(2 * f.layers.length));
-    const branches = { Mixer: layer.mixer.kind !== 'none', Mlp: layer.mlp.kind !== 'none' };
-    const place = (role: keyof Features['norms']): Norm | undefined =>
-      norms[role] && branches[role.endsWith('Mixer') ? 'Mixer' : 'Mlp'] ? norm(w, role, f.norm, n) : undefined;
-    this.beforeMixer = place('beforeMixer');
-    this.afterMixer = place('afterMixer');
-    this.beforeMlp = f.parallel === 'shared' ? undefined : place('beforeMlp');
-    this.afterMlp = place('afterMlp');
-    this.mixer = mixer(w, layer.mixer, n, deep);
-    this.mlp = mlp(w, layer.mlp, f, deep);
-    if (f.layerInputs) this.input = new LayerInput(w, f.layerInputs, f, deep);
-    if (f.streams) {
-      this.streams = new StreamBlock(w, f.streams, f);
-      this.laurel = new Laurel(w, f.streams, f);
-    }
-    if (f.layerFactors) this.factor = w.tensor('layerFactor', [1]);
-    this.#parallel = f.parallel;
-    this.#normedSums = f.normedSums ?? false;
-    this.#ontoNormed = layer.ontoNormed;
-    this.#factor = f.branchFactor ?? 1;
-  }
-  /**
-   * x (batch, time, hidden) to the same shape; the context holds positions and caches, `drop` is the share dropped
-   * while training.
-   */
-  forward(x: Tensor, context: MixerContext, drop = 0): Tensor {
-    if (this.streams) return this.#inStreams(this.streams, x, context);
-    if (this.#normedSums) return this.#sums(x, context, drop);
-    if (this.#ontoNormed) return this.#onto(this.#ontoNormed, x, context, drop);
-    const branch = (y: Tensor, after: Norm | undefined): Tensor => {
-      const z = after ? after.forward(y) : y;
-      return dropout(this.#factor === 1 ? z : z.affine(this.#factor, 0), drop);
-    };
-    const first = this.beforeMixer ? this.beforeMixer.forward(x) : x;
-    if (this.#adds(drop)) {
-      const h = this.mixer.forward(first, context, x);
-      return this.mlp.forward(this.beforeMlp ? this.beforeMlp.forward(h) : h, h, context.step);
-    }
-    const mixed = this.mixer && branch(this.mixer.forward(first, context), this.afterMixer);
-    const h = this.#parallel || !mixed ? x : x.add(mixed);
-    if (!this.mlp) return h;
-    const second = this.#parallel === 'shared' ? first : this.beforeMlp ? this.beforeMlp.forward(h) : h;
-    const { mlp } = this;
-    const made = mlp instanceof DenseWithExperts ? mlp.forward(second, h) : mlp.forward(second);
-    const fed = branch(made, this.afterMlp);
-    const y = this.#parallel && mixed ? x.add(mixed).add(fed) : h.add(fed);
-    const joined = this.input ? this.input.forward(y, context) : y;
-    return this.factor ? joined.mul(this.factor) : joined;
-  }
-  /** Whether both branches are added as they are. */
-  #adds(drop: number): this is { readonly mixer: AttentionMixer; readonly mlp: Dense } {
-    const { mixer, mlp, afterMixer, afterMlp, input, factor } = this;
-    const plain =
-      drop === 0 && this.#factor === 1 && !this.#parallel && ![afterMixer, afterMlp, input, factor].some(Boolean);
-    return plain && mixer instanceof AttentionMixer && mlp instanceof Dense;
-  }
-  /** With norms of the sums. */
-  #sums(x: Tensor, context: MixerContext, drop: number): Tensor {
-    const add = (to: Tensor, y: Tensor, norm: Norm | undefined): Tensor => {
-      const sum = to.add(dropout(y, drop));
-      return norm ? norm.forward(sum) : sum;
-    };
-    const h = this.mixer ? add(x, this.mixer.forward(x, context), this.afterMixer) : x;
-    return this.mlp ? add(h, this.mlp.forward(h), this.afterMlp) : h;
-  }
-  /** With branches added to what their norms made. */
-  #onto(factors: NonNullable<Layer['ontoNormed']>, x: Tensor, context: MixerContext, drop: number): Tensor {
-    const joined = (y: Tensor, branch: Tensor, [own, added]: readonly [number, number]): Tensor =>
-      y.affine(own, 0).add(dropout(branch.affine(added, 0), drop));
-    const first = (this.beforeMixer as Norm).forward(x);
-    const h = joined(first, (this.mixer as MixerModule).forward(first, context), factors.mixer);
-    const second = (this.beforeMlp as Norm).forward(h);
-    return joined(second, (this.mlp as MlpModule).forward(second), factors.mlp);
-  }
-  /** Over several vectors a token, (streams, b, t, hidden). */
-  #inStreams(streams: StreamBlock, all: Tensor, context: MixerContext): Tensor {
-    const through = (norm: Norm | undefined, y: Tensor): Tensor => (norm ? norm.forward(y) : y);
-    const predicted = streams.predict(all);
-    const active = streams.active(predicted);
-    const first = through(this.beforeMixer, active);
-    const mixed = active.add(through(this.afterMixer, (this.mixer as MixerModule).forward(first, context)));
-    const h = mixed.add((this.laurel as Laurel).forward(first)).affine(Math.SQRT1_2, 0);
-    const fed = through(this.afterMlp, (this.mlp as Dense).forward(through(this.beforeMlp, h)));
-    const corrected = streams.correct(predicted, h.add(fed));
-    const own = (this.input as LayerInput).addition(streams.scaled(streams.active(corrected)), context);
-    return streams.addBehindFirst(corrected, own);
-  }
-}
 
 /** Options of a decoder's `forward`. */
 export interface ForwardOptions {
@@ -224,31 +44,6 @@ function checkCacheType({ family, layers }: Features, type: CacheType): void {
     if (type === 'q8_0' && m?.kind === 'attention' && m.headDim % 32 !== 0)
       throw new UnsupportedError(`${family}: heads of ${m.headDim} numbers are not whole blocks of 32, as q8_0 needs`);
   });
-}
-
-/** Sines and then cosines of positions, from a turn a position to one in ten thousand times as many. */
-function waves(
-  rows: number,
-  width: number,
-  { zeroRow, open }: NonNullable<NonNullable<Features['learntPositions']>['waves']>,
-): Float32Array {
-  const half = Math.floor(width / 2);
-  const last = open ? half : half - 1;
-  const table = new Float32Array(rows * width);
-  for (let p = 0; p < rows; p++)
-    for (let i = 0; i < half && p !== zeroRow; i++) {
-      const angle = p * Math.exp((-i * Math.log(10_000)) / last);
-      table[p * width + i] = Math.sin(angle);
-      table[p * width + half + i] = Math.cos(angle);
-    }
-  return table;
-}
-
-/** Tables that hold for one rope: made for its regime, and for more positions as they are needed. */
-interface Held {
-  readonly regime: number;
-  readonly positions: number;
-  readonly table: RopeTable;
 }
 
 /**
@@ -288,8 +83,7 @@ export class CausalLM extends Module {
   readonly stage: Stage | undefined;
   /** Share of the residual's additions dropped while training. */
   readonly dropout: number;
-  readonly #tables = new Map<RopeFeature, Held>();
-  readonly #columns = new Map<object, Tensor>();
+  readonly #tables = new PositionTables(this);
   readonly #rerun: RopeFeature | undefined;
   #cacheType: CacheType | undefined;
 
@@ -378,27 +172,7 @@ export class CausalLM extends Module {
   }
   /** Cosines and sines for at least `length` positions, in the regime of that length. */
   tables(rope: RopeFeature, length: number): RopeTable {
-    const held = this.#tables.get(rope);
-    const regime = ropeRegime(rope, length);
-    const { dtype, device } = this;
-    const fits = held?.table.cos.device === device && held.table.cos.dtype === dtype;
-    if (held && fits && held.regime === regime && held.positions >= length) return held.table;
-    held?.table.cos.dispose();
-    held?.table.sin.dispose();
-    const positions = Math.max(length, Math.min(this.config.maxPositions, 8192));
-    const table = device.now(() => ropeTable(rope, length, positions, dtype, device));
-    this.#tables.set(rope, { regime, positions, table });
-    return table;
-  }
-  #column(key: object, at: (position: number) => number, length: number): Tensor {
-    const held = this.#columns.get(key);
-    if (held && held.shape[0] >= length && held.device === this.device && held.dtype === this.dtype) return held;
-    held?.dispose();
-    const n = Math.max(length, Math.min(this.config.maxPositions, 8192));
-    const data = Float32Array.from({ length: n }, (_, i) => at(i));
-    const made = this.device.now(() => keep(tensor(data, { shape: [n, 1], device: this.device }).cast(this.dtype)));
-    this.#columns.set(key, made);
-    return made;
+    return this.#tables.ropes(rope, length);
   }
 
   /** Logits (b, t, vocab) of token numbers (b, t); with a cache the tokens follow those already in it. */
@@ -478,7 +252,7 @@ export class CausalLM extends Module {
     if (this.embedNorm) x = this.embedNorm.forward(x);
     x = dropout(x, drop);
     const tables = (r: RopeFeature): RopeTable => this.tables(r, step.length);
-    const column = (key: object, at: (p: number) => number): Tensor => this.#column(key, at, step.slots);
+    const column = (key: object, at: (p: number) => number): Tensor => this.#tables.column(key, at, step.slots);
     const first = this.stage?.first ?? 0;
     const inputs = this.layerInputs?.forward(ids, x);
     const layer = (y: Tensor, i: number): Tensor =>
@@ -527,12 +301,6 @@ export class CausalLM extends Module {
   }
   override dispose(): void {
     super.dispose();
-    for (const { table } of this.#tables.values()) {
-      table.cos.dispose();
-      table.sin.dispose();
-    }
-    for (const t of this.#columns.values()) t.dispose();
-    this.#tables.clear();
-    this.#columns.clear();
+    this.#tables.dispose();
   }
 }

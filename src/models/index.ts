@@ -1,6 +1,7 @@
 // wick/models: models of every registered family, loaded from Hugging Face folders and GGUF files.
 export { Config } from './config.js';
-export { Block, CausalLM, type ForwardOptions } from './decoder.js';
+export { Block } from './block.js';
+export { CausalLM, type ForwardOptions } from './decoder.js';
 export { newDecoder } from './families/row.js';
 export type { Features } from './features.js';
 export { Llama, llamaJson, type LlamaConfig } from './llama.js';
