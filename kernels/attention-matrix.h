@@ -5,6 +5,7 @@
 #include "matrix.h"
 
 constexpr int ATTENTION_THREADS = 256 / 64 * WICK_WAVE;
+constexpr float LOG2_E = 1.44269504f;
 
 // Where results become left operands, scores are queries x keys and a lane has two queries of a tile;
 // else keys x queries, and a lane has one.
@@ -42,6 +43,12 @@ template <class T> WICK_FN Frag to_operand(const Acc& acc) {
     }
   }
   return f;
+}
+
+/** acc += own other, on whichever side the wave's own rows stand. */
+template <class T> WICK_FN void multiply_other(Acc& acc, const Frag& own, const Frag& other) {
+  if constexpr (RESULT_IS_LEFT) multiply<T>(acc, own, other);
+  else multiply<T>(acc, other, own);
 }
 
 /** All move up by one: a loop that is not unrolled works on the first each time, and arrays keep to registers. */
