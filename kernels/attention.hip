@@ -110,84 +110,76 @@ template <class T, int D> WICK_FN void attention_forward(const Attention& p) {
 
 constexpr int SPLIT_THREADS = 128;
 
-template <class T, int D, int G, int Unroll, class S = T> WICK_FN void attention_split(const Attention& p) {
-  constexpr int Threads = SPLIT_THREADS, Lanes = D / 8, Groups = Threads / Lanes, Step = Groups * Unroll,
-                HeadLanes = Lanes / G;
+/**
+ * A block with its share of the keys and what it does with them. Rows, scores and sums stay variables of the kernel, so
+ * that each keeps to registers of its own.
+ */
+template <class T, int D, int G, int Unroll, class S> struct SplitBlock {
+  static constexpr int Lanes = D / 8, Groups = SPLIT_THREADS / Lanes, Step = Groups * Unroll, HeadLanes = Lanes / G;
   // scores: results a lane has, lanes a result has
-  constexpr int N = G * Unroll, Slots = N > Lanes ? N / Lanes : 1, Copies = N < Lanes ? Lanes / N : 1;
-  __shared__ float merged[Groups][G][2];
-  __shared__ __attribute__((aligned(16))) float queries_outputs[(G > Groups ? G : Groups) * D];
-  const int lane = threadIdx.x % Lanes, group = threadIdx.x / Lanes, split = blockIdx.x;
-  const int head0 = blockIdx.y * G, kv_head = head0 / (p.heads / p.kv_heads), batch = blockIdx.z / p.tq,
-            i = blockIdx.z % p.tq;
-  const Sequence s = sequence_of(p, batch);
-  Range keys = keys_seen(p, s, i, i);
-  if (i >= s.nq) keys.end = keys.begin;
-  int each = (keys.end - keys.begin + p.splits - 1) / p.splits;
-  each = (each + Step - 1) / Step * Step;
-  const int begin = keys.begin + split * each, end = begin + each < keys.end ? begin + each : keys.end;
-  const bool plain = is_plain(p);
-  bool whole = p.dim % 8 == 0 && aligned16(p.k) && aligned16(p.v);
-#pragma unroll
-  for (int d = 0; d < 3; d++) whole &= p.k_strides[d] % 8 == 0 && p.v_strides[d] % 8 == 0;
-  const float unit = plain ? (float)p.scale * 1.44269504f : 1.44269504f;  // from a score to a power of two
+  static constexpr int N = G * Unroll, Slots = N > Lanes ? N / Lanes : 1, Copies = N < Lanes ? Lanes / N : 1;
+  const Attention& p;
+  const Sequence& s;
+  int lane, group, head0, kv_head, i;
+  int begin, end;  // keys
+  int own, from;   // this lane's share of the scores: of head `own`, keys `from` and following of a step
 
-  UNROLL(1, 1)
-  for (int t = threadIdx.x; t < G * D; t += Threads) {
-    const int d = t % D;
-    queries_outputs[t] =
-        i < s.nq && d < p.dim ? (float)to_compute(query_row<const T>(p.q, p.q_strides, s, head0 + t / D, i)[d]) : 0.0f;
-  }
-  __syncthreads();
-  float query[G][8], out[G][8] = {};
-#pragma unroll
-  for (int g = 0; g < G; g++)
-#pragma unroll
-    for (int e = 0; e < 8; e++) query[g][e] = queries_outputs[g * D + 8 * lane + e];
-  __syncthreads();
-  // This lane's share of the scores: of head `own`, keys `from` and following of a step.
-  const int own = lane / HeadLanes, from = lane % HeadLanes * Slots / Copies;
-  float top = Limits<float>::lowest(), sum = 0;
-
-  Eight<S> rows[2 * Unroll];  // of keys, then of values
-  // Every group makes as many steps, since all lanes of a wave take part in shuffles.
-  UNROLL(1, 1)
-  for (int j0 = begin; j0 < begin + each && j0 < keys.end; j0 += Step) {
-    const int first = j0 + group;
-    if (same<S, T> && !whole) {
-      if constexpr (same<S, T>)
-        load_eights_anywhere(rows, 8 * lane, p.dim, [&](int n, bool& in) {
-          const bool value = n >= Unroll;
-          const int j = first + n % Unroll * Groups;
-          const i64 strides[3] = {value ? p.v_strides[0] : p.k_strides[0], value ? p.v_strides[1] : p.k_strides[1],
-                                  value ? p.v_strides[2] : p.k_strides[2]};
-          in = j < end;
-          return key_row<const T>(p, value ? p.v : p.k, strides, s, kv_head, in ? j : begin);
-        });
-    } else {
-#pragma unroll
-      for (int which = 0; which < 2; which++) {
-        const S* base = (const S*)(which ? p.v : p.k);
-        const i64(&strides)[3] = which ? p.v_strides : p.k_strides;
-        i64 at[Unroll];
-        if (p.pages) {
-          const int j = first + lane % Unroll * Groups;  // a page is looked up by one lane for all of the group
-          const i64 own_row =
-              key_row<const S>(p, nullptr, strides, s, kv_head, j < end ? j : begin) - (const S*)nullptr;
-#pragma unroll
-          for (int u = 0; u < Unroll; u++) at[u] = shfl(own_row, u, Lanes);
-        } else {
-          at[0] = key_row<const S>(p, nullptr, strides, s, kv_head, first) - (const S*)nullptr;
-#pragma unroll
-          for (int u = 1; u < Unroll; u++) at[u] = at[u - 1] + Groups * strides[2];
-        }
-#pragma unroll
-        for (int u = 0; u < Unroll; u++)
-          rows[which * Unroll + u] =
-              load_lane_if(first + u * Groups < end && 8 * lane < p.dim, base + at[u], lane, base);
-      }
+  // By way of shared memory: a lane keeps eight numbers of every head, and threads read neighbours.
+  static WICK_MEMBER void load_queries(float (&query)[G][8], float* through, const Attention& p, const Sequence& s,
+                                       int head0, int i, int lane) {
+    UNROLL(1, 1)
+    for (int t = threadIdx.x; t < G * D; t += SPLIT_THREADS) {
+      const int d = t % D;
+      through[t] = i < s.nq && d < p.dim
+                       ? (float)to_compute(query_row<const T>(p.q, p.q_strides, s, head0 + t / D, i)[d])
+                       : 0.0f;
     }
-    float score[N], x[8];
+    __syncthreads();
+#pragma unroll
+    for (int g = 0; g < G; g++)
+#pragma unroll
+      for (int e = 0; e < 8; e++) query[g][e] = through[g * D + 8 * lane + e];
+    __syncthreads();
+  }
+
+  // Keys, then values, of rows that begin anywhere.
+  WICK_MEMBER void load_anywhere(Eight<S> (&rows)[2 * Unroll], int first) const {
+    load_eights_anywhere(rows, 8 * lane, p.dim, [&](int n, bool& in) {
+      const bool value = n >= Unroll;
+      const int j = first + n % Unroll * Groups;
+      const i64 strides[3] = {value ? p.v_strides[0] : p.k_strides[0], value ? p.v_strides[1] : p.k_strides[1],
+                              value ? p.v_strides[2] : p.k_strides[2]};
+      in = j < end;
+      return key_row<const T>(p, value ? p.v : p.k, strides, s, kv_head, in ? j : begin);
+    });
+  }
+  // Keys, then values, of rows that whole loads can read; all are asked for before one is used.
+  WICK_MEMBER void load_whole(Eight<S> (&rows)[2 * Unroll], int first) const {
+#pragma unroll
+    for (int which = 0; which < 2; which++) {
+      const S* base = (const S*)(which ? p.v : p.k);
+      const i64(&strides)[3] = which ? p.v_strides : p.k_strides;
+      i64 at[Unroll];
+      if (p.pages) {
+        const int j = first + lane % Unroll * Groups;  // a page is looked up by one lane for all of the group
+        const i64 own_row = key_row<const S>(p, nullptr, strides, s, kv_head, j < end ? j : begin) - (const S*)nullptr;
+#pragma unroll
+        for (int u = 0; u < Unroll; u++) at[u] = shfl(own_row, u, Lanes);
+      } else {
+        at[0] = key_row<const S>(p, nullptr, strides, s, kv_head, first) - (const S*)nullptr;
+#pragma unroll
+        for (int u = 1; u < Unroll; u++) at[u] = at[u - 1] + Groups * strides[2];
+      }
+#pragma unroll
+      for (int u = 0; u < Unroll; u++)
+        rows[which * Unroll + u] = load_lane_if(first + u * Groups < end && 8 * lane < p.dim, base + at[u], lane, base);
+    }
+  }
+
+  // Products of all queries and keys, each lane left with its own share of the sums over lanes.
+  WICK_MEMBER void make_scores(float (&score)[N], const Eight<S> (&rows)[2 * Unroll],
+                               const float (&query)[G][8]) const {
+    float x[8];
 #pragma unroll
     for (int u = 0; u < Unroll; u++) {
       unpack_eight(rows[u], x);
@@ -200,16 +192,22 @@ template <class T, int D, int G, int Unroll, class S = T> WICK_FN void attention
       }
     }
     scatter_sums<N, Lanes / 2, Lanes>(score, lane);
-    if (!plain) {
-      UNROLL(1, 1)
-      for (int c = 0; c < Slots; c++) {
-        const int j = first + (from + c) * Groups;
-        const float logit = j < end ? logit_of<T>(p, s, head0 + own, i, j, score[0]) : 0;
+  }
+  // Caps, alibi and masks are rare and take many instructions: the loop is not unrolled.
+  WICK_MEMBER void change_scores(float (&score)[N], int first) const {
+    UNROLL(1, 1)
+    for (int c = 0; c < Slots; c++) {
+      const int j = first + (from + c) * Groups;
+      const float logit = j < end ? logit_of<T>(p, s, head0 + own, i, j, score[0]) : 0;
 #pragma unroll
-        for (int n = 0; n + 1 < Slots; n++) score[n] = score[n + 1];
-        score[Slots - 1] = logit;
-      }
+      for (int n = 0; n + 1 < Slots; n++) score[n] = score[n + 1];
+      score[Slots - 1] = logit;
     }
+  }
+
+  // From scores to weights against the best score so far; what was summed against an older best shrinks to match.
+  WICK_MEMBER void update_softmax(float (&score)[N], float& top, float& sum, float (&out)[G][8], int first,
+                                  float unit) const {
     float best = top;
 #pragma unroll
     for (int c = 0; c < Slots; c++) {
@@ -235,55 +233,109 @@ template <class T, int D, int G, int Unroll, class S = T> WICK_FN void attention
       }
     }
     top = best;
+  }
+  // A weight comes from the lane that made it to all lanes of its group.
+  WICK_MEMBER void weigh_values(float (&out)[G][8], const float (&weight)[N],
+                                const Eight<S> (&rows)[2 * Unroll]) const {
+    float x[8];
 #pragma unroll
     for (int u = 0; u < Unroll; u++) {
       unpack_eight(rows[Unroll + u], x);
 #pragma unroll
       for (int g = 0; g < G; g++) {
         const int n = g * Unroll + u;
-        const float w = shfl(score[n % Slots], n / Slots * Copies, Lanes);
+        const float w = shfl(weight[n % Slots], n / Slots * Copies, Lanes);
 #pragma unroll
         for (int e = 0; e < 8; e++) out[g][e] = fmaf(w, x[e], out[g][e]);
       }
     }
   }
 
+  // Joins the groups' softmaxes head by head, and writes what attention_combine joins over blocks.
+  WICK_MEMBER void write_heads(float (&out)[G][8], const float (&merged)[Groups][G][2], float* outputs, int batch,
+                               int split) const {
+    UNROLL(1, 1)
+    for (int g = 0; g < G; g++) {
+      float best = Limits<float>::lowest(), total = 0;
+      UNROLL(4, 4)
+      for (int w = 0; w < Groups; w++) best = fmaxf(best, merged[w][g][0]);
+      UNROLL(4, 4)
+      for (int w = 0; w < Groups; w++) {
+        const float weighed = merged[w][g][1] * fast_exp2(merged[w][g][0] - best);
+        if (merged[w][g][1] > 0) total += weighed;
+      }
+      const float keep = merged[group][g][1] > 0 ? fast_exp2(merged[group][g][0] - best) : 0;
+#pragma unroll
+      for (int e = 0; e < 8; e++) outputs[group * D + 8 * lane + e] = out[0][e] * keep;
+      __syncthreads();
+      if (i < s.nq) {
+        i64 row = (((i64)batch * p.heads + head0 + g) * p.tq + i) * p.splits + split;
+        UNROLL(1, 1)
+        for (int d = threadIdx.x; d < p.dim; d += SPLIT_THREADS) {
+          float added = 0;
+#pragma unroll
+          for (int w = 0; w < Groups; w++) added += outputs[w * D + d];
+          ((float*)p.partial)[row * p.dim + d] = total > 0 ? added / total : 0;
+        }
+        if (threadIdx.x == 0)
+          ((float*)p.partial_lse)[row] = total > 0 ? best * 0.69314718f + logg(total) : Limits<float>::lowest();
+      }
+      __syncthreads();
+#pragma unroll
+      for (int n = 0; n + 1 < G; n++)  // the next head's turn
+#pragma unroll
+        for (int e = 0; e < 8; e++) out[n][e] = out[n + 1][e];
+    }
+  }
+};
+
+template <class T, int D, int G, int Unroll, class S = T> WICK_FN void attention_split(const Attention& p) {
+  typedef SplitBlock<T, D, G, Unroll, S> Block;
+  constexpr int Lanes = Block::Lanes, Groups = Block::Groups, Step = Block::Step, HeadLanes = Block::HeadLanes;
+  __shared__ float merged[Groups][G][2];
+  __shared__ __attribute__((aligned(16))) float queries_outputs[(G > Groups ? G : Groups) * D];
+  const int lane = threadIdx.x % Lanes, group = threadIdx.x / Lanes, split = blockIdx.x;
+  const int head0 = blockIdx.y * G, kv_head = head0 / (p.heads / p.kv_heads), batch = blockIdx.z / p.tq,
+            i = blockIdx.z % p.tq;
+  const Sequence s = sequence_of(p, batch);
+  Range keys = keys_seen(p, s, i, i);
+  if (i >= s.nq) keys.end = keys.begin;
+  int each = (keys.end - keys.begin + p.splits - 1) / p.splits;
+  each = (each + Step - 1) / Step * Step;
+  const int begin = keys.begin + split * each, end = begin + each < keys.end ? begin + each : keys.end;
+  const bool plain = is_plain(p);
+  bool whole = p.dim % 8 == 0 && aligned16(p.k) && aligned16(p.v);
+#pragma unroll
+  for (int d = 0; d < 3; d++) whole &= p.k_strides[d] % 8 == 0 && p.v_strides[d] % 8 == 0;
+  const float unit = plain ? (float)p.scale * 1.44269504f : 1.44269504f;  // from a score to a power of two
+  float query[G][8], out[G][8] = {};
+  Block::load_queries(query, queries_outputs, p, s, head0, i, lane);
+  const int own = lane / HeadLanes, from = lane % HeadLanes * Block::Slots / Block::Copies;
+  float top = Limits<float>::lowest(), sum = 0;
+  const Block block = {p, s, lane, group, head0, kv_head, i, begin, end, own, from};
+
+  Eight<S> rows[2 * Unroll];  // of keys, then of values
+  // Every group makes as many steps, since all lanes of a wave take part in shuffles.
+  UNROLL(1, 1)
+  for (int j0 = begin; j0 < begin + each && j0 < keys.end; j0 += Step) {
+    const int first = j0 + group;
+    if (same<S, T> && !whole) {
+      if constexpr (same<S, T>) block.load_anywhere(rows, first);
+    } else {
+      block.load_whole(rows, first);
+    }
+    float score[Block::N];
+    block.make_scores(score, rows, query);
+    if (!plain) block.change_scores(score, first);
+    block.update_softmax(score, top, sum, out, first, unit);
+    block.weigh_values(out, score, rows);
+  }
+
 #pragma unroll
   for (int m = HeadLanes / 2; m; m /= 2) sum += shfl_xor(sum, m, HeadLanes);
-  if (lane % HeadLanes == 0) merged[group][own][0] = top, merged[group][own][1] = sum / Copies;
+  if (lane % HeadLanes == 0) merged[group][own][0] = top, merged[group][own][1] = sum / Block::Copies;
   __syncthreads();
-  UNROLL(1, 1)
-  for (int g = 0; g < G; g++) {
-    float best = Limits<float>::lowest(), total = 0;
-    UNROLL(4, 4)
-    for (int w = 0; w < Groups; w++) best = fmaxf(best, merged[w][g][0]);
-    UNROLL(4, 4)
-    for (int w = 0; w < Groups; w++) {
-      const float weighed = merged[w][g][1] * fast_exp2(merged[w][g][0] - best);
-      if (merged[w][g][1] > 0) total += weighed;
-    }
-    const float keep = merged[group][g][1] > 0 ? fast_exp2(merged[group][g][0] - best) : 0;
-#pragma unroll
-    for (int e = 0; e < 8; e++) queries_outputs[group * D + 8 * lane + e] = out[0][e] * keep;
-    __syncthreads();
-    if (i < s.nq) {
-      i64 row = (((i64)batch * p.heads + head0 + g) * p.tq + i) * p.splits + split;
-      UNROLL(1, 1)
-      for (int d = threadIdx.x; d < p.dim; d += Threads) {
-        float added = 0;
-#pragma unroll
-        for (int w = 0; w < Groups; w++) added += queries_outputs[w * D + d];
-        ((float*)p.partial)[row * p.dim + d] = total > 0 ? added / total : 0;
-      }
-      if (threadIdx.x == 0)
-        ((float*)p.partial_lse)[row] = total > 0 ? best * 0.69314718f + logg(total) : Limits<float>::lowest();
-    }
-    __syncthreads();
-#pragma unroll
-    for (int n = 0; n + 1 < G; n++)  // the next head's turn
-#pragma unroll
-      for (int e = 0; e < 8; e++) out[n][e] = out[n + 1][e];
-  }
+  block.write_heads(out, merged, queries_outputs, batch, split);
 }
 
 /** Rows a lane has under way for eight heads; on AMD as many as leave registers for the rest. */
