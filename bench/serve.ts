@@ -1,6 +1,6 @@
 // Load for a running server, from a process of its own: node dist/bench/serve.js --url http://127.0.0.1:8080
-// Seeded prompts of a given length, so many at a time or so many a second (Poisson), streamed; what is told: requests and
-// tokens a second, time to the first token (TTFT), time per token after it (TPOT), time between pieces (ITL), and
+// Seeded prompts of a given length, so many at a time or so many a second (Poisson), streamed; what is told: requests
+// and tokens a second, time to the first token (TTFT), time per token after it (TPOT), time between pieces (ITL), and
 // goodput: requests within both limits. --json FILE keeps all numbers.
 import { writeFileSync } from 'node:fs';
 import { parseArgs } from 'node:util';

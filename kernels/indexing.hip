@@ -159,8 +159,8 @@ WICK_FN void add_sorted(const u32* order, const u32* sorted, const S* src, S* ds
   }
 }
 /**
- * Indices of any dtype as u32, what is not a place as the two largest, and for a strided index vector: what add_sorted and its
- * sort read.
+ * Indices of any dtype as u32, what is not a place as the two largest, and for a strided index vector: what add_sorted
+ * and its sort read.
  */
 template <class I> WICK_FN void index_keys(const I* ids, i64 step, u32* keys, u32* fault, u64 n, u64 dim) {
   GRID_STRIDE(i, n) keys[i] = key_of(place(ids[(i64)i * step], dim, fault));

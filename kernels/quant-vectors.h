@@ -1,4 +1,5 @@
-// What Candle's kernels for vectors share: activations rounded to q8_1, and products of a few of them with ggml's blocks.
+// What Candle's kernels for vectors share: activations rounded to q8_1, and products of a few of them with ggml's
+// blocks.
 #pragma once
 #include "quant-blocks.h"
 #include "settle.h"

@@ -4,8 +4,8 @@
 // Launch (src/backends/gpu/rope.ts): x is [b, h, t, d] (layout 0 halves, 1 interleaved) or [b, t, h, d] (layout 2
 // halves).
 //   rope_rows   a thread V pairs; block 256, grid over (rows * d / 2) / V, rows = b * h * t
-// `step` is how far apart the tokens of x lie where heads of a token lie together (layout 2): x may be a part of wider rows.
-// cos and sin are [t, d / 2], or [b, t, d / 2] when `batched`; `sign` -1 turns back, which is the gradient.
+// `step` is how far apart the tokens of x lie where heads of a token lie together (layout 2): x may be a part of wider
+// rows. cos and sin are [t, d / 2], or [b, t, d / 2] when `batched`; `sign` -1 turns back, which is the gradient.
 #include "block.h"
 
 /** Row r of x stands at time t of batch b. */

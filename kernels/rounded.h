@@ -128,7 +128,8 @@ template <class T> WICK_FN Eight<T> read_eight(const T* at) {
 }
 /**
  * Rounds a row of n values by the whole block; the caller waits for all. load(at) reads what the eight values from `at`
- * on are made of and make(it, in, values) makes them: much of what a thread needs is asked for before any of it is used.
+ * on are made of and make(it, in, values) makes them: much of what a thread needs is asked for before any of it is
+ * used.
  */
 template <class Form, class L, class V> WICK_FN void round_row(Rounded64* row, i64 n, L load, V make) {
   constexpr int U = 4;

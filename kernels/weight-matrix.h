@@ -284,8 +284,8 @@ template <bool Quick> WICK_FN int matrix_pitch(i64 n) { return Quick ? (int)n + 
 
 /**
  * Eight values, number `at` of a row, to where lanes find them, and the mark of their chunk: rounded to whole numbers,
- * or each quad as its pairs, in the order in which lanes hold quads. Four lanes have a chunk; nothing is written that is
- * not `in` the rows.
+ * or each quad as its pairs, in the order in which lanes hold quads. Four lanes have a chunk; nothing is written that
+ * is not `in` the rows.
  */
 template <bool Quick, Order In, class T> WICK_FN Mark hold_eight(const Eight<T>& held, u8* row, u32 at, bool in) {
   const u32 t = at % 4;

@@ -19,7 +19,8 @@ struct Rows {
 /**
  * Multiplies all sets of rows that fall to this group with M rows of activations and calls finish(set, sums), sums[r *
  * M + m] scattered over the lanes as scatter_sums leaves them. `ring` is this group's room, STAGES * R * tile bytes;
- * `turn()` makes the activations ready, and what ask(set) returns is handed to finish: it is read meanwhile. Weights are asked for before what comes before has ended: it must not write them.
+ * `turn()` makes the activations ready, and what ask(set) returns is handed to finish: it is read meanwhile. Weights
+ * are asked for before what comes before has ended: it must not write them.
  */
 template <class Q, int R, int M, int STAGES> struct WeightStream {
   typedef typename UnitFor<Q, M>::type Unit;

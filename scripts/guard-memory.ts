@@ -1,5 +1,5 @@
-// Loaded into a process that runs under the address sanitizer: what lies behind a tensor's last byte, and memory that was
-// given back, is closed to the CPU engine, so that a read one element too far is found.
+// Loaded into a process that runs under the address sanitizer: what lies behind a tensor's last byte, and memory that
+// was given back, is closed to the CPU engine, so that a read one element too far is found.
 import { CpuMemory, MemoryPool } from '../src/backends/cpu/memory.js';
 import { openLibrary } from '../src/driver/ffi.js';
 

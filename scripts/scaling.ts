@@ -1,5 +1,6 @@
-// docs/scaling.md: what eight GPUs should reach, from bytes, rates of links and steps that were measured on one. On paper:
-// nothing here was run on several GPUs. `node dist/scripts/scaling.js` writes the page; a test holds it to this file.
+// docs/scaling.md: what eight GPUs should reach, from bytes, rates of links and steps that were measured on one. On
+// paper: nothing here was run on several GPUs. `node dist/scripts/scaling.js` writes the page; a test holds it to this
+// file.
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { pathToFileURL } from 'node:url';
@@ -39,7 +40,10 @@ export interface Training {
   /** Operations a second that a step reaches on one GPU. */
   readonly rate: number;
 }
-/** Data-parallel training: gradients in bf16, all but the last bucket hidden behind the backward pass as far as it lasts. */
+/**
+ * Data-parallel training: gradients in bf16, all but the last bucket hidden behind the backward pass as far as it
+ * lasts.
+ */
 export function trainingStep(
   { parameters, tokens, rate }: Training,
   n: number,

@@ -1,5 +1,5 @@
-// A reporter for `node --test` that counts what ran and what was skipped, by reason, and repeats what failed. `npm test`
-// prints its text last, so that the end of a long log says why the run failed.
+// A reporter for `node --test` that counts what ran and what was skipped, by reason, and repeats what failed. `npm
+// test` prints its text last, so that the end of a long log says why the run failed.
 interface Event {
   readonly type: string;
   readonly data: {

@@ -30,7 +30,8 @@ if (files.length === 0) {
   console.error(`no test file begins with ${positionals.join(' or ')}`);
   process.exit(2);
 }
-// Tests on 'cpu' speak of the engine: on what would serve a user in its place they would pass, slowly, and show nothing.
+// Tests on 'cpu' speak of the engine: on what would serve a user in its place they would pass, slowly, and show
+// nothing.
 try {
   openChosen();
 } catch (e) {

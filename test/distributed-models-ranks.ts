@@ -142,7 +142,9 @@ export function wrongToken(g: Group, path: string): string {
   return 'nothing was said';
 }
 
-/** Greedy tokens of a shared model decoded by a recorded step, NCCL's calls inside it (a stand-in on a simulated GPU). */
+/**
+ * Greedy tokens of a shared model decoded by a recorded step, NCCL's calls inside it (a stand-in on a simulated GPU).
+ */
 export async function recordedTokens(
   g: Group,
   { path, prompt, count, experts }: { path: string; prompt: number[]; count: number; experts?: ExpertDivision },

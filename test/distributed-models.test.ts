@@ -1,5 +1,5 @@
-// Models shared out among ranks: the same logits as the whole model for every family, each rank with its bytes only, and
-// what cannot be divided refused by its rule.
+// Models shared out among ranks: the same logits as the whole model for every family, each rank with its bytes only,
+// and what cannot be divided refused by its rule.
 import assert from 'node:assert/strict';
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';

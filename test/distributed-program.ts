@@ -1,5 +1,5 @@
-// One rank as a process: node distributed-program.js FUNCTION [JSON]; writes its answer as a line of JSON. WORLD_SIZE and
-// the like, or mpirun, say which rank it is.
+// One rank as a process: node distributed-program.js FUNCTION [JSON]; writes its answer as a line of JSON. WORLD_SIZE
+// and the like, or mpirun, say which rank it is.
 import '../src/index.js';
 import { init, type InitOptions } from '../src/distributed/index.js';
 import * as engines from './distributed-engine-ranks.js';

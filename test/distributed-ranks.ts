@@ -216,7 +216,9 @@ export async function die(g: Group, how: string): Promise<string> {
   return 'went on';
 }
 
-/** A group over NCCL's binding and transport on a simulated GPU, with a stand-in of the library that meets through g. */
+/**
+ * A group over NCCL's binding and transport on a simulated GPU, with a stand-in of the library that meets through g.
+ */
 export function standInWorld(g: Group): { world: Group; name: string; asked: string[]; meetings: () => number } {
   const { hub } = g.transport as ExchangeTransport;
   const device = Device.get('sim:32');

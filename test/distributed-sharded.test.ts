@@ -1,4 +1,5 @@
-// Fully sharded training: gradients and parameters as with one process and the whole batch; one module together at a time.
+// Fully sharded training: gradients and parameters as with one process and the whole batch; one module together at a
+// time.
 import assert from 'node:assert/strict';
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';

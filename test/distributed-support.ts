@@ -27,8 +27,9 @@ export function run(command: string, args: readonly string[], env: NodeJS.Proces
   });
 }
 /**
- * A port that nobody else is given: below those that systems hand out (32768 and up), where a port that was free a moment
- * ago may be another program's connection by the time rank 0 listens; processes of tests start at places of their own.
+ * A port that nobody else is given: below those that systems hand out (32768 and up), where a port that was free a
+ * moment ago may be another program's connection by the time rank 0 listens; processes of tests start at places of
+ * their own.
  */
 const [LOWEST, PORTS] = [12_000, 20_000];
 let candidate = (process.pid * 37) % PORTS;

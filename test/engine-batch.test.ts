@@ -1,5 +1,5 @@
-// Many answers at once are the answers of each request alone: every family of decoders, prompts in pieces, pages that run
-// out, cancelled neighbours.
+// Many answers at once are the answers of each request alone: every family of decoders, prompts in pieces, pages that
+// run out, cancelled neighbours.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { builtinModel, type GenerationRequest, LanguageModel, type Piece } from '../src/engine/index.js';

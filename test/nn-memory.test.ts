@@ -1,5 +1,5 @@
-// Training in less memory: modules that are computed again in the backward pass, and a loss over the vocabulary that never
-// holds all its logits. The same numbers as without, on the CPU and on a simulated GPU.
+// Training in less memory: modules that are computed again in the backward pass, and a loss over the vocabulary that
+// never holds all its logits. The same numbers as without, on the CPU and on a simulated GPU.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { GpuBackend } from '../src/backends/gpu/gpu.js';

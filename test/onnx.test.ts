@@ -1,5 +1,5 @@
-// The node tests of the onnx package through a thin adapter (onnx-adapter.ts): numbers of ONNX's reference, tolerances of
-// its own. What is not served is named with its reason, and anything else must agree.
+// The node tests of the onnx package through a thin adapter (onnx-adapter.ts): numbers of ONNX's reference, tolerances
+// of its own. What is not served is named with its reason, and anything else must agree.
 import assert from 'node:assert/strict';
 import { existsSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';

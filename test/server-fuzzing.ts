@@ -1,5 +1,5 @@
-// Requests that nobody would send, the same for the same seed: right ones with places replaced, removed, added or repeated,
-// and texts that are cut or broken.
+// Requests that nobody would send, the same for the same seed: right ones with places replaced, removed, added or
+// repeated, and texts that are cut or broken.
 import assert from 'node:assert/strict';
 import fc from 'fast-check';
 import { type Fixture, scripted, ScriptedEngine } from './server-support.js';

@@ -108,7 +108,9 @@ async function readCancelled(engine: Engine, ask: Ask, cancelAfter: number): Pro
   return { text, over };
 }
 
-/** For so many seconds, and until `least` requests were made: a test counts those, whatever the machine does besides. */
+/**
+ * For so many seconds, and until `least` requests were made: a test counts those, whatever the machine does besides.
+ */
 export async function soak(
   url: string,
   engine: Engine,

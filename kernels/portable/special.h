@@ -11,7 +11,9 @@
 
 WICK_FN double special_nan() { return WICK_C(sqrt)(-1.0); }
 
-/** The y with erf(y) = x: a polynomial in ln(1 - x^2) (Giles), or the tail's leading terms, then two steps of Halley. */
+/**
+ * The y with erf(y) = x: a polynomial in ln(1 - x^2) (Giles), or the tail's leading terms, then two steps of Halley.
+ */
 WICK_FN double special_erfinv(double x) {
   const double a = x < 0 ? -x : x, left = 1 - a;
   if (!(a < 1)) return a == 1 ? x * 1e308 * 1e308 : special_nan();

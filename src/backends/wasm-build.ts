@@ -1,5 +1,5 @@
-// The CPU engine as a WebAssembly module: found in the package or in the cache, and built by a release with a clang that
-// knows WebAssembly.
+// The CPU engine as a WebAssembly module: found in the package or in the cache, and built by a release with a clang
+// that knows WebAssembly.
 import { spawnSync } from 'node:child_process';
 import { existsSync, mkdirSync } from 'node:fs';
 import { join } from 'node:path';

@@ -218,7 +218,9 @@ export function sliceBounds(
   return { start: from, length: Math.max(0, Math.ceil((to - from) / step)) };
 }
 
-/** The same for a negative step, in places of the reversed dimension: start, start+step, ... down to what follows end. */
+/**
+ * The same for a negative step, in places of the reversed dimension: start, start+step, ... down to what follows end.
+ */
 export function backwards(
   op: string,
   length: number,

@@ -1,4 +1,5 @@
-// Threads that make batches: each holds the dataset of a module, packs the samples it is asked for and sends their bytes.
+// Threads that make batches: each holds the dataset of a module, packs the samples it is asked for and sends their
+// bytes.
 import { Worker } from 'node:worker_threads';
 import { ArgumentError, WickError } from '../base/errors.js';
 import type { DType } from '../base/dtype.js';

@@ -1,6 +1,6 @@
 // Parameters, gradients and optimizer states divided among ranks, module by module: a module's parameters are put
-// together before its forward and its backward pass and go away again afterwards; its gradients are summed, and each rank
-// keeps its part.
+// together before its forward and its backward pass and go away again afterwards; its gradients are summed, and each
+// rank keeps its part.
 import type { DType } from '../base/dtype.js';
 import { bytesOf } from '../base/dtype.js';
 import { ArgumentError, UnsupportedError } from '../base/errors.js';

@@ -1,5 +1,5 @@
-// cuDNN 9. Attention goes through its graphs (cudnn-attention.ts); convolutions of 16-bit floats through its graphs too,
-// of doubles through its algorithms, of f32 through what is faster.
+// cuDNN 9. Attention goes through its graphs (cudnn-attention.ts); convolutions of 16-bit floats through its graphs
+// too, of doubles through its algorithms, of f32 through what is faster.
 import { DriverError, OutOfMemoryError } from '../base/errors.js';
 import type { AttentionLibrary } from './attention.js';
 import { Calls } from './checked.js';

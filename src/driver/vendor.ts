@@ -62,7 +62,9 @@ export interface VendorRules {
   readonly loadModule: (code: Uint8Array, name: string) => Module;
   readonly setMaxDynamicShared: (fn: Fn, bytes: number, info: DeviceInfo) => void;
   readonly libraries: (device: Device) => DeviceLibraries;
-  /** The number that the driver asks peers by, leave to reach one (once), and a copy between two: both answer statuses. */
+  /**
+   * The number that the driver asks peers by, leave to reach one (once), and a copy between two: both answer statuses.
+   */
   readonly peerNumber: (ordinal: number) => number;
   readonly enablePeer: (ordinal: number) => number;
   readonly alreadyEnabled: number;

@@ -1,5 +1,5 @@
-// One answer: from rows of logits to tokens, at once, and from tokens to pieces of text, while the next step runs; until
-// something ends it.
+// One answer: from rows of logits to tokens, at once, and from tokens to pieces of text, while the next step runs;
+// until something ends it.
 import type { Tokenizer } from '../tokenizers/index.js';
 import { ArgumentError } from '../base/errors.js';
 import { Chooser, type DrawRule, NONE_LEFT, type RawLogprob, rawLogprobs } from './choose.js';

@@ -1,5 +1,5 @@
-// Guesses by a smaller model of the same vocabulary: it writes a few tokens greedily, the large model checks them all in
-// one step. What is written is what the large model alone would write.
+// Guesses by a smaller model of the same vocabulary: it writes a few tokens greedily, the large model checks them all
+// in one step. What is written is what the large model alone would write.
 import { ArgumentError } from '../base/errors.js';
 import type { CausalLM } from '../models/index.js';
 import { PagedDecoder } from './paged-decoder.js';

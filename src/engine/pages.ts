@@ -1,5 +1,5 @@
-// Pages of keys and values: who holds them, which hold a known beginning of a text, and which may be taken next. Numbers
-// only; the memory itself is the executor's.
+// Pages of keys and values: who holds them, which hold a known beginning of a text, and which may be taken next.
+// Numbers only; the memory itself is the executor's.
 import { createHash } from 'node:crypto';
 import { ArgumentError } from '../base/errors.js';
 

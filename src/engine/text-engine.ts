@@ -1,5 +1,5 @@
-// The engine: requests in, pieces of text out. One loop takes a step at a time: who is due is the scheduler's to say, the
-// model's answers are the executor's, and each answer chooses its own next token.
+// The engine: requests in, pieces of text out. One loop takes a step at a time: who is due is the scheduler's to say,
+// the model's answers are the executor's, and each answer chooses its own next token.
 import { ArgumentError, DisposedError } from '../base/errors.js';
 import type { CausalLM } from '../models/index.js';
 import type { ChatTemplates, Tokenizer } from '../tokenizers/index.js';
@@ -28,7 +28,9 @@ export interface EngineOptions extends MemoryOptions {
   readonly reuse?: boolean;
   /** Steps with at most so many sequences are recorded; default 256. */
   readonly maxRecorded?: number;
-  /** Whether a step may begin before the tokens of the one before are read, where the device draws them; default true. */
+  /**
+   * Whether a step may begin before the tokens of the one before are read, where the device draws them; default true.
+   */
   readonly ahead?: boolean;
   /** A smaller model of the same vocabulary that guesses for requests which ask for it; its owner disposes of it. */
   readonly draft?: CausalLM;
@@ -36,7 +38,9 @@ export interface EngineOptions extends MemoryOptions {
   readonly grammars?: GrammarCompiler;
   /** All ranks that share the model; only where both its layers and its rows are divided. */
   readonly ranks?: StepGroup;
-  /** Told on rank 0 when a step failed that ranks computed together: they have ended, and no request is answered now. */
+  /**
+   * Told on rank 0 when a step failed that ranks computed together: they have ended, and no request is answered now.
+   */
   readonly onBroken?: (error: Error) => void;
   /** Told after every step where the host's time went. */
   readonly onStep?: (times: StepTimes) => void;

@@ -48,7 +48,8 @@ export function targetDType(where: string, stored: StoredDType, widen: boolean):
 }
 
 /**
- * Product of dimensions as bytes, or undefined where it or a product on the way is not a whole number of bytes below 2^53.
+ * Product of dimensions as bytes, or undefined where it or a product on the way is not a whole number of bytes below
+ * 2^53.
  */
 export function storedBytes(stored: StoredDType, shape: Shape): number | undefined {
   const bits = BigInt(bitsOf(stored));

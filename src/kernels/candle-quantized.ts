@@ -1,4 +1,5 @@
-// Candle's quantized.cu and mmvq_gguf.cu, declared under their names (kernels/candle/README.md). Ours: src/backends/gpu/quantized.ts.
+// Candle's quantized.cu and mmvq_gguf.cu, declared under their names (kernels/candle/README.md). Ours:
+// src/backends/gpu/quantized.ts.
 import { KernelModule, typed } from './declare.js';
 
 export const CANDLE_QUANTIZED = new KernelModule('candle/quantized');

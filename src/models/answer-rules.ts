@@ -9,7 +9,9 @@ import type { Tensor } from '../tensor/tensor.js';
 import type { Json } from './config.js';
 import type { AnswerOptions } from './seq2seq.js';
 
-/** What a rule may look at: a row so far (the start included), where its answer begins and where it ends at the latest. */
+/**
+ * What a rule may look at: a row so far (the start included), where its answer begins and where it ends at the latest.
+ */
 interface Place {
   readonly row: readonly number[];
   readonly begin: number;

@@ -23,7 +23,9 @@ export interface ModelOptions {
    * on alike, or some experts as a whole, which reads files in one piece and divides blocks of any size.
    */
   readonly experts?: ExpertDivision;
-  /** The ranks that its layers are divided among, one after the other; beside `shard` the second axis. Decoders only. */
+  /**
+   * The ranks that its layers are divided among, one after the other; beside `shard` the second axis. Decoders only.
+   */
   readonly stages?: StageGroup;
 }
 

@@ -1,4 +1,5 @@
-// What models keep of positions: the turns of rotary embeddings, a number a position, and waves in place of learnt rows.
+// What models keep of positions: the turns of rotary embeddings, a number a position, and waves in place of learnt
+// rows.
 import type { DType } from '../base/dtype.js';
 import { tensor } from '../tensor/create.js';
 import type { Device } from '../tensor/device.js';

@@ -1,5 +1,5 @@
-// A decoder whose layers stand on several ranks one after the other: each runs its own and hands the result on. The ends
-// (embedding, final norm, head) are held by all, so that every rank answers logits.
+// A decoder whose layers stand on several ranks one after the other: each runs its own and hands the result on. The
+// ends (embedding, final norm, head) are held by all, so that every rank answers logits.
 import type { DType } from '../base/dtype.js';
 import { UnsupportedError } from '../base/errors.js';
 import type { Device } from '../tensor/device.js';

@@ -78,7 +78,10 @@ export class TextClassifier {
     });
     return logits as Tensor;
   }
-  /** The likeliest classes of each text, the best first: shares that sum to 1, or one by one where a text may have several. */
+  /**
+   * The likeliest classes of each text, the best first: shares that sum to 1, or one by one where a text may have
+   * several.
+   */
   async classify(texts: readonly TextOrPair[], top = 5): Promise<Classified[][]> {
     const alone = this.encoder.classifier?.several || this.labels.length === 1;
     return (await this.logits(texts)).map((row) =>

@@ -1,5 +1,6 @@
-// The end of a language model in training: a product with the vocabulary and the cross-entropy of its result, a few rows
-// at a time. The logits of all rows, the largest tensor of a step, are never there at once; gradients are made on the way.
+// The end of a language model in training: a product with the vocabulary and the cross-entropy of its result, a few
+// rows at a time. The logits of all rows, the largest tensor of a step, are never there at once; gradients are made on
+// the way.
 import type { DType } from '../base/dtype.js';
 import { ArgumentError, GradError, ShapeError } from '../base/errors.js';
 import { formatShape } from '../base/shape.js';

@@ -57,8 +57,8 @@ export interface ProductParams extends BlockParams {
 /** How products with blocks are computed. */
 export interface ProductOptions {
   /**
-   * Rounds activations to 8 bits a value where that is faster (on GPUs up to 64 rows), which is off by some thousandths;
-   * default false.
+   * Rounds activations to 8 bits a value where that is faster (on GPUs up to 64 rows), which is off by some
+   * thousandths; default false.
    */
   readonly quick?: boolean;
 }

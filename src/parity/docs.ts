@@ -1,5 +1,5 @@
-// Pages made from the op table and committed evidence: docs/ops.md, docs/kernels.md and the table of docs/devices.md. A check
-// says what is stale.
+// Pages made from the op table and committed evidence: docs/ops.md, docs/kernels.md and the table of docs/devices.md. A
+// check says what is stale.
 import { existsSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { environmentPage } from '../base/environment.js';

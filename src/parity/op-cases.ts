@@ -5,7 +5,10 @@ import type { Tensor } from '../tensor/tensor.js';
 import type { GoldenCase } from './golden.js';
 import type { TorchCall } from './torch-calls.js';
 
-/** An argument of JSON as a call takes it: "$name" is an input, { "$number" } and { "$undefined" } what JSON cannot hold. */
+/**
+ * An argument of JSON as a call takes it: "$name" is an input, { "$number" } and { "$undefined" } what JSON cannot
+ * hold.
+ */
 function argument(value: unknown, inputs: Readonly<Record<string, Tensor>>): unknown {
   if (typeof value === 'string' && value.startsWith('$')) {
     const found = inputs[value.slice(1)];

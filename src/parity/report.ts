@@ -67,7 +67,8 @@ const KINDS = {
   rocm: 'AMD GPU',
 } as const;
 /**
- * What kind of thing a device is: simulated and emulated ones are not hardware, and are said so wherever they are named.
+ * What kind of thing a device is: simulated and emulated ones are not hardware, and are said so wherever they are
+ * named.
  */
 export const kindOf = (device: string): string => KINDS[/^[a-z]*/.exec(device)?.[0] as keyof typeof KINDS] ?? 'device';
 

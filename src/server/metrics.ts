@@ -1,4 +1,5 @@
-// Counters for Prometheus. Gateways that spread requests over replicas read vLLM's names, so these are offered as they are.
+// Counters for Prometheus. Gateways that spread requests over replicas read vLLM's names, so these are offered as they
+// are.
 import { Counter, Gauge, Histogram, Registry } from 'prom-client';
 import type { Engine, Usage } from '../engine/request.js';
 

@@ -47,7 +47,9 @@ class Call {
 /** Results with all examples in front; undefined where the rule does not cover the call. */
 type Rule = (call: Call) => readonly Tensor[] | undefined;
 
-/** All examples of a tensor whose examples count as if they had this rank: dimensions of size 1 stand behind the first. */
+/**
+ * All examples of a tensor whose examples count as if they had this rank: dimensions of size 1 stand behind the first.
+ */
 function ranked(whole: Tensor, rank: number): Tensor {
   let t = whole;
   while (t.rank < rank + 1) t = t.unsqueeze(1);

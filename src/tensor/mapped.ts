@@ -241,8 +241,8 @@ function differentiated<A extends readonly TensorTree[]>(
 
 /**
  * The gradient of a function that answers one number, as a function: by its first argument, which may be a list or
- * record of tensors, or by those that `argnums` names (one number: that argument's form; a list: a list). Arguments need
- * no requireGrad(); what else requires a gradient can be differentiated through it.
+ * record of tensors, or by those that `argnums` names (one number: that argument's form; a list: a list). Arguments
+ * need no requireGrad(); what else requires a gradient can be differentiated through it.
  *
  * ```ts
  * grad((x: Tensor) => x.sqr().sum())(tensor([1, 2, 3])); // [2, 4, 6]

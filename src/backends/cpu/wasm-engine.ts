@@ -1,5 +1,5 @@
-// The CPU engine as WebAssembly with SIMD: for machines that have neither its shared library nor a compiler. It computes
-// in memory of its own, on the thread that calls it and on workers that share that memory.
+// The CPU engine as WebAssembly with SIMD: for machines that have neither its shared library nor a compiler. It
+// computes in memory of its own, on the thread that calls it and on workers that share that memory.
 import { readFileSync } from 'node:fs';
 import { availableParallelism } from 'node:os';
 import { setImmediate } from 'node:timers/promises';

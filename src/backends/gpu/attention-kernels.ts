@@ -60,8 +60,8 @@ const FIELDS = {
 } as const;
 const PROBLEM = new Struct('Attention', FIELDS);
 /**
- * One problem. What is left out is 0 (null). A query at position x sees keys x-left .. x+right; -1 sets no bound, causal
- * is right = 0.
+ * One problem. What is left out is 0 (null). A query at position x sees keys x-left .. x+right; -1 sets no bound,
+ * causal is right = 0.
  */
 export type AttentionCall = FieldValues<typeof FIELDS, View | typeof FAULT> & {
   readonly scale: number;

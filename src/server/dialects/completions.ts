@@ -36,7 +36,10 @@ interface LogprobLists {
   top_logprobs: (Record<string, number> | null)[];
   text_offset: number[];
 }
-/** Log-probabilities as this API has them: four lists side by side. `state.offset` is where the next token's text begins. */
+/**
+ * Log-probabilities as this API has them: four lists side by side. `state.offset` is where the next token's text
+ * begins.
+ */
 function logprobLists(list: readonly TokenLogprob[], state: { offset: number }, first?: string): LogprobLists {
   const out: LogprobLists = { tokens: [], token_logprobs: [], top_logprobs: [], text_offset: [] };
   const add = (text: string, logprob: number | null, top: Record<string, number> | null): void => {

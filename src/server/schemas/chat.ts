@@ -3,7 +3,9 @@
 import { z } from 'zod';
 import { samplingFields } from './sampling.js';
 
-/** A field of OpenAI's that is not served: anything but null or what it means to be absent is an error that names it. */
+/**
+ * A field of OpenAI's that is not served: anything but null or what it means to be absent is an error that names it.
+ */
 const refused = (instead: string, harmless: readonly unknown[] = []) =>
   z.custom<unknown>((v) => v == null || harmless.includes(v), { error: `is not served: ${instead}` }).optional();
 

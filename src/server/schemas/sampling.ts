@@ -46,7 +46,9 @@ function biases(given: Readonly<Record<string, number>>, tokenizer: Tokenizer): 
   );
 }
 
-/** The same for the engine; what was not given is left out, so that its defaults hold, but for OpenAI's temperature 1. */
+/**
+ * The same for the engine; what was not given is left out, so that its defaults hold, but for OpenAI's temperature 1.
+ */
 export function samplingOf(f: SamplingFields, tokenizer: Tokenizer): Partial<GenerationRequest> {
   const given: Partial<GenerationRequest> = {
     temperature: f.temperature ?? 1,

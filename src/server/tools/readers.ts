@@ -77,7 +77,9 @@ export class TaggedReader implements CallReader {
   }
 }
 
-/** `<function=name><parameter=key>value</parameter></function></tool_call>`: a value is text until its schema says more. */
+/**
+ * `<function=name><parameter=key>value</parameter></function></tool_call>`: a value is text until its schema says more.
+ */
 class CoderCall {
   readonly #schemas: ToolSchemas;
   #buffer = '';
