@@ -140,6 +140,8 @@ function* products(): Generator<Work> {
       [4096, 4096, 64],
       [4096, 64, 4096],
       [64, 4096, 4096],
+      [1, 4096, 4096],
+      ...(dtype === 'f32' ? ([[4096, 4096, 4096]] as const) : []),
     ] as const) {
       const f32 = dtype === 'f32';
       yield {
@@ -164,6 +166,15 @@ function* products(): Generator<Work> {
       };
     }
   }
+  for (const dtype of ['f32', 'bf16'] as const)
+    yield {
+      name: `matmul of 32: 128x128 by 128x128 ${dtype}`,
+      flops: 2 * 32 * 128 ** 3,
+      setup: (d) => {
+        const [x, y] = [make([32, 128, 128], d, dtype), make([32, 128, 128], d, dtype)];
+        return () => x.matmul(y);
+      },
+    };
   yield {
     name: 'one row by 4096x4096 f32',
     bytes: MIB64,
@@ -299,10 +310,10 @@ function onnxTimes(work: readonly Work[], threads: number): Readonly<Record<stri
   return JSON.parse(child.stdout.trim().split('\n').at(-1) as string) as Record<string, number>;
 }
 
-/** PyTorch's times by name of the products and convolutions here, where it is installed. */
+/** PyTorch's times by name of the products, convolutions and attention here, where it is installed. */
 function torchTimes(work: readonly Work[], threads: number): Readonly<Record<string, number>> | string {
   const script = join(packageRoot, 'bench', 'peers', 'pytorch-cpu.py');
-  const names = work.map((w) => w.name).filter((n) => /^(matmul|conv2d)/.test(n));
+  const names = work.map((w) => w.name).filter((n) => /^(matmul|conv2d|attention|one row)/.test(n));
   const child = spawnSync('python3', [script, String(threads), ...names], { encoding: 'utf8', maxBuffer: 2 ** 24 });
   if (child.status !== 0) return 'no PyTorch for python3';
   return JSON.parse(child.stdout) as Record<string, number>;

@@ -1,4 +1,4 @@
-# Times products and convolutions in PyTorch on the CPU: arguments are the number of threads and the names that
+# Times products, convolutions and attention in PyTorch on the CPU: arguments are the number of threads and the names that
 # bench/cpu.ts gives its work; prints {name: milliseconds} as JSON.
 import json
 import re
@@ -22,6 +22,25 @@ def product(name):
     return lambda: x @ y
 
 
+def batched(name):
+    count, m, k, _, n, dtype = re.match(r"matmul of (\d+): (\d+)x(\d+) by (\d+)x(\d+) (\w+)", name).groups()
+    x, y = torch.randn(int(count), int(m), int(k)), torch.randn(int(count), int(k), int(n))
+    x, y = x.to(DTYPES[dtype]), y.to(DTYPES[dtype])
+    return lambda: x @ y
+
+
+def row(name):
+    k, n, dtype = re.match(r"one row by (\d+)x(\d+) (\w+)", name).groups()
+    x, y = torch.randn(1, int(k)).to(DTYPES[dtype]), torch.randn(int(n), int(k)).to(DTYPES[dtype])
+    return lambda: x @ y.t()
+
+
+def attention(name):
+    batch, heads, time, dim, causal = re.match(r"attention (\d+)x(\d+)x(\d+)x(\d+)(, causal)?", name).groups()
+    q, k, v = (torch.randn(int(batch), int(time), int(heads), int(dim)).transpose(1, 2) for _ in range(3))
+    return lambda: F.scaled_dot_product_attention(q, k, v, is_causal=causal is not None)
+
+
 def convolution(name):
     batch, channels, side, filters, kernel, stride = map(
         int, re.match(r"conv2d (\d+)x(\d+)x\d+x(\d+) to (\d+), kernel (\d+), stride (\d+)", name).groups()
@@ -40,4 +59,11 @@ def best(step):
     return milliseconds
 
 
-print(json.dumps({name: best((product if name.startswith("matmul") else convolution)(name)) for name in sys.argv[2:]}))
+WORKS = {"matmul of": batched, "matmul": product, "one row": row, "conv2d": convolution, "attention": attention}
+
+
+def work(name):
+    return next(make for begin, make in WORKS.items() if name.startswith(begin))(name)
+
+
+print(json.dumps({name: best(work(name)) for name in sys.argv[2:]}))
