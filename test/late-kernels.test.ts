@@ -5,7 +5,12 @@ import { test } from 'node:test';
 import type { GpuBackend } from '../src/backends/gpu/gpu.js';
 import { Turn } from '../src/backends/gpu/turn.js';
 import { IndexError } from '../src/base/errors.js';
+import { GraphDecoder } from '../src/engine/index.js';
+import { Sampler } from '../src/engine/sampler.js';
 import { captured, Device, randn, scope, tensor, type Tensor } from '../src/index.js';
+import { Llama } from '../src/models/index.js';
+import { goldenFolder } from '../src/parity/golden.js';
+import { goldenModels, modelFolder } from '../src/parity/models.js';
 import { takeCall } from '../src/driver/threads.js';
 import { probe } from '../src/testing/devices.js';
 
@@ -86,6 +91,31 @@ test('an index out of range is told of when results are read', { skip }, () => {
   const y = randn([4, 3], { device, seed: 1 }).indexSelect(0, tensor(Int32Array.of(9), { device }));
   assert.ok(waits(device));
   assert.throws(() => y.toArray(), IndexError);
+});
+
+const golden = goldenFolder();
+const llama = golden && goldenModels(golden).includes('llama') ? modelFolder(golden, 'llama') : undefined;
+const absent = llama ? undefined : 'no golden folder here: set WICK_GOLDEN to one';
+test("the next step's kernels are asked for while a prompt waits for its own", { skip: skip || absent }, async () => {
+  const runs = ['sim:32', 'sim:32+late'].map(async (name) => {
+    const device = Device.get(name);
+    const asked = new Set<string>();
+    (device.backend as GpuBackend).context.functions.onUnit = (unit) => void asked.add(unit.name);
+    const decoder = new GraphDecoder(Llama.load(llama as string, { device }), 32);
+    const tokens = [await decoder.runGreedy([1, 5, 9])];
+    const early = asked.has('decode');
+    for (let i = 0; i < 3; i++) tokens.push(await decoder.runGreedy(tokens.slice(-1)));
+    const drawn: number[] = [];
+    decoder.reset();
+    const sampler = new Sampler({ temperature: 0.9, topK: 20, seed: 5 });
+    for (let i = 0; i < 3; i++)
+      drawn.push(await decoder.runSampled(i ? drawn.slice(-1) : [1, 5, 9], sampler, [1, 5, 9, ...drawn]));
+    decoder.dispose();
+    return { early, late: asked.has('decode'), tokens, drawn };
+  });
+  const [soon, late] = await Promise.all(runs);
+  assert.deepEqual(late, { ...soon, early: true });
+  assert.ok(!soon.early && soon.late, 'where nothing waits, they are asked for by the step');
 });
 
 /** A turn with a list of what has run. */

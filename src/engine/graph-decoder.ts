@@ -213,6 +213,14 @@ export class GraphDecoder implements Decoder {
   #atOnce(tokens: readonly number[]): boolean {
     return tokens.length > 1 || this.#length === 0 || this.#length === this.#border();
   }
+  /** The next step's kernels are compiled while those of the prompt are waited for. */
+  #foresee(choice: Choice): void {
+    if (!this.#fused || this.#length >= this.#capacity) return;
+    this.#steps.foresee(() => {
+      this.#place(this.#history[this.#length - 1], this.#length - 1);
+      this.#step(choice);
+    });
+  }
   /** Several tokens at once, op by op; answers the last one's logits. */
   #prefill(added: readonly number[]): Tensor {
     this.#check(added.length);
@@ -238,12 +246,7 @@ export class GraphDecoder implements Decoder {
 
   /** Runs tokens; answers the logits after the last one. */
   async run(tokens: readonly number[]): Promise<Float32Array> {
-    if (this.#atOnce(tokens)) {
-      const logits = this.#prefill(tokens);
-      const data = (await logits.data()) as Float32Array;
-      logits.dispose();
-      return data;
-    }
+    if (this.#atOnce(tokens)) return this.#runPrompt(tokens, 'logits');
     this.#check(1);
     this.#ahead = undefined;
     this.#place(tokens[0], this.#length);
@@ -254,10 +257,19 @@ export class GraphDecoder implements Decoder {
     return Float32Array.from((await this.#b.logits.data()) as Float32Array);
   }
 
+  async #runPrompt(tokens: readonly number[], next: Choice): Promise<Float32Array> {
+    const logits = this.#prefill(tokens);
+    this.#foresee(next);
+    const data = (await logits.data()) as Float32Array;
+    logits.dispose();
+    return data;
+  }
+
   /** Runs tokens; answers the token with the largest logit, found on the device. */
   async runGreedy(tokens: readonly number[]): Promise<number> {
     if (this.#atOnce(tokens)) {
       const best = scope(() => this.#prefill(tokens).argmax(0));
+      this.#foresee('greedy');
       const token = Number((await best.data())[0]);
       best.dispose();
       return token;
@@ -267,12 +279,12 @@ export class GraphDecoder implements Decoder {
 
   /** Runs tokens; answers the token that the sampler draws. */
   async runSampled(tokens: readonly number[], sampler: Sampler, history: readonly number[]): Promise<number> {
-    if (this.#atOnce(tokens)) return sampler.sample(await this.run(tokens), history);
     const { temperature, topK, topP, minP, repetitionPenalty, repetitionWindow } = sampler.options;
     const penalty = { repetitionPenalty, repetitionWindow };
     const choice = sampler.greedy
       ? { temperature: 1, topK: 1, topP: 1, minP: 0, ...penalty }
       : { temperature, topK, topP, minP, ...penalty };
+    if (this.#atOnce(tokens)) return sampler.sample(await this.#runPrompt(tokens, choice), history);
     const position = this.#length;
     this.#drawBuffers();
     const token = await this.#choose(tokens[0], choice, (at) => this.#bringUniforms(sampler, position, at));

@@ -321,7 +321,19 @@ export class DecodeSteps {
     this.dtype = dtype;
   }
 
+  #foreseeing = false;
+  /** Where kernels are waited for, those of a step are compiled meanwhile: its launches are left out. */
+  foresee(step: () => void): void {
+    if (!this.#gpu.turn.taken) return;
+    this.#foreseeing = true;
+    try {
+      step();
+    } finally {
+      this.#foreseeing = false;
+    }
+  }
   #run(l: Launch): void {
+    if (this.#foreseeing) return void this.#gpu.functions.ofKernel(l.kernel, l.variant);
     const none = (): never => {
       throw new UnsupportedError('decoding by graph: its launches name no buffers');
     };
