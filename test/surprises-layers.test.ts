@@ -1,0 +1,163 @@
+// What a user who knows PyTorch writes with layers, losses and schedulers: arguments in a row or by name.
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import * as nn from '../src/nn/index.js';
+import { randn, type Tensor, tensor, zeros } from '../src/index.js';
+
+const ids = (...values: number[]) => tensor(values, { dtype: 'i64' });
+
+test('pools take window, stride and padding in a row or by name, as functions and as layers', () => {
+  const pictures = randn([2, 3, 9, 8], { seed: 3 });
+  const same = (a: Tensor, b: Tensor): void => {
+    assert.deepEqual(a.shape, b.shape);
+    assert.deepEqual(a.toArray(), b.toArray());
+  };
+  const named = { stride: 2, padding: 1 };
+  for (const op of ['maxPool2d', 'avgPool2d'] as const) {
+    same(pictures[op](3, named), pictures[op]([3, 3], [2, 2], { padding: [1, 1] }));
+    same(pictures[op](3, 2, 1), pictures[op](3, named));
+    same(pictures[op](3, { stride: 2, ceilMode: true }), pictures[op](3, 2, { ceilMode: true }));
+  }
+  same(new nn.MaxPool2d(3, 2, 1).forward(pictures), pictures.maxPool2d(3, named));
+  same(new nn.MaxPool2d(3, named).forward(pictures), pictures.maxPool2d(3, named));
+  same(new nn.AvgPool2d([3, 2], { stride: [2, 1] }).forward(pictures), pictures.avgPool2d([3, 2], [2, 1]));
+  same(pictures.avgPool2d(2, { divisorOverride: 2 }), pictures.avgPool2d(2).mul(2));
+  const lines = randn([2, 3, 9], { seed: 4 });
+  same(new nn.MaxPool1d(2, 2).forward(lines), lines.maxPool1d([2], { stride: [2] }));
+  same(new nn.MaxPool3d(2, { stride: 1 }).forward(pictures.unsqueeze(0)), pictures.unsqueeze(0).maxPool3d(2, 1));
+});
+
+test('losses as modules answer what the functions do, and their weights move with them', () => {
+  const [a, b, c] = [1, 2, 3].map((seed) => randn([4, 5], { seed }));
+  const [p, t] = [a.sigmoid(), b.gt(0).cast('f32')];
+  const signs = b.narrow(1, 0, 1).squeeze(1).sign();
+  const classes = ids(0, 4, 2, 1);
+  const weight = tensor([1, 2, 3, 4, 5]);
+  const { losses } = nn;
+  const same: readonly (readonly [Tensor, Tensor])[] = [
+    [new nn.CrossEntropyLoss({ weight }).forward(a, classes), losses.crossEntropy(a, classes, { weight })],
+    [new nn.NLLLoss().forward(a.logSoftmax(-1), classes), losses.crossEntropy(a, classes)],
+    [new nn.MSELoss({ reduction: 'sum' }).forward(a, b), losses.mse(a, b, { reduction: 'sum' })],
+    [new nn.L1Loss().forward(a, b), losses.l1(a, b)],
+    [new nn.SmoothL1Loss({ beta: 0.5 }).forward(a, b), losses.smoothL1(a, b, { beta: 0.5 })],
+    [new nn.HuberLoss({ delta: 0.5 }).forward(a, b), losses.huber(a, b, { delta: 0.5 })],
+    [new nn.BCELoss().forward(p, t), losses.bce(p, t)],
+    [new nn.BCEWithLogitsLoss().forward(a, t), losses.bceWithLogits(a, t)],
+    [new nn.KLDivLoss({ logTarget: true }).forward(a, b), losses.klDiv(a, b, { logTarget: true })],
+    [new nn.CosineEmbeddingLoss().forward(a, b, signs), losses.cosineEmbedding(a, b, signs)],
+    [new nn.TripletMarginLoss({ margin: 2 }).forward(a, b, c), losses.tripletMargin(a, b, c, { margin: 2 })],
+    [new nn.MarginRankingLoss().forward(a, b, c.sign()), losses.marginRanking(a, b, c.sign())],
+    [new nn.HingeEmbeddingLoss().forward(a, b.sign()), losses.hingeEmbedding(a, b.sign())],
+    [new nn.SoftMarginLoss().forward(a, b.sign()), losses.softMargin(a, b.sign())],
+    [new nn.MultiLabelSoftMarginLoss().forward(a, t), losses.multilabelSoftMargin(a, t)],
+    [new nn.MultiMarginLoss({ p: 2 }).forward(a, classes), losses.multiMargin(a, classes, { p: 2 })],
+    [new nn.PoissonNLLLoss().forward(a, t), losses.poissonNll(a, t)],
+    [new nn.GaussianNLLLoss().forward(a, b, p), losses.gaussianNll(a, b, p)],
+    [
+      new nn.CTCLoss({ blank: 4 }).forward(a.logSoftmax(-1).unsqueeze(1), [[0, 1]], [4]),
+      losses.ctc(a.logSoftmax(-1).unsqueeze(1), [[0, 1]], [4], { blank: 4 }),
+    ],
+  ];
+  for (const [module, f] of same) assert.deepEqual(module.toArray(), f.toArray());
+  const loss = new nn.BCEWithLogitsLoss({ posWeight: weight });
+  assert.deepEqual([...loss.stateDict().keys()], ['pos_weight']);
+  assert.deepEqual(loss.parameters(), []);
+  assert.equal((loss.to(undefined, 'f64').options.posWeight as Tensor).dtype, 'f64');
+  assert.equal(weight.dtype, 'f32');
+  assert.throws(() => new nn.CrossEntropyLoss(weight as never), /CrossEntropyLoss: takes one object of options/);
+});
+
+type Maker = (optimizer: nn.HasRate) => nn.Scheduler;
+// PyTorch's rates from 0.1 on, over eight steps.
+const RATES: Readonly<Record<string, readonly [Maker, readonly number[]]>> = {
+  StepLR: [(o) => new nn.StepLR(o, 3, 0.5), [0.1, 0.1, 0.1, 0.05, 0.05, 0.05, 0.025, 0.025, 0.025]],
+  MultiStepLR: [(o) => new nn.MultiStepLR(o, [2, 5], 0.2), [0.1, 0.1, 0.02, 0.02, 0.02, 0.004, 0.004, 0.004, 0.004]],
+  ExponentialLR: [
+    (o) => new nn.ExponentialLR(o, 0.9),
+    [0.1, 0.09, 0.081, 0.0729, 0.06561, 0.059049, 0.0531441, 0.04782969, 0.043046721],
+  ],
+  LambdaLR: [
+    (o) => new nn.LambdaLR(o, (step) => 1 / (1 + step)),
+    [0.1, 0.05, 0.0333333333, 0.025, 0.02, 0.0166666667, 0.0142857143, 0.0125, 0.0111111111],
+  ],
+  ConstantLR: [
+    (o) => new nn.ConstantLR(o),
+    [0.0333333333, 0.0333333333, 0.0333333333, 0.0333333333, 0.0333333333, 0.1, 0.1, 0.1, 0.1],
+  ],
+  LinearLR: [
+    (o) => new nn.LinearLR(o),
+    [0.0333333333, 0.0466666667, 0.06, 0.0733333333, 0.0866666667, 0.1, 0.1, 0.1, 0.1],
+  ],
+  PolynomialLR: [
+    (o) => new nn.PolynomialLR(o, 6, 2),
+    [0.1, 0.0694444444, 0.0444444444, 0.025, 0.0111111111, 0.00277777778, 0, 0, 0],
+  ],
+  CosineAnnealingLR: [
+    (o) => new nn.CosineAnnealingLR(o, 5, 0.01),
+    [0.1, 0.0914057647, 0.0689057647, 0.0410942353, 0.0185942353, 0.01, 0.0185942353, 0.0410942353, 0.0689057647],
+  ],
+  CosineAnnealingWarmRestarts: [
+    (o) => new nn.CosineAnnealingWarmRestarts(o, 2, 2, 0.01),
+    [0.1, 0.055, 0.1, 0.0868198052, 0.055, 0.0231801948, 0.1, 0.096574579, 0.0868198052],
+  ],
+  OneCycleLR: [
+    (o) => new nn.OneCycleLR(o, { maxLr: 0.2, totalSteps: 9 }),
+    [0.008, 0.130271647, 0.198883087, 0.179713332, 0.141128946, 0.0925274205, 0.0457459906, 0.012178594, 8e-7],
+  ],
+};
+for (const [name, [make, rates]] of Object.entries(RATES))
+  test(`${name}: rates of PyTorch`, () => {
+    const optimizer = { learningRate: 0.1 };
+    const scheduler = make(optimizer);
+    for (const [step, want] of rates.entries()) {
+      const rate = optimizer.learningRate;
+      assert.ok(Math.abs(rate - want) <= 1e-9, `step ${step}: ${rate}, PyTorch has ${want}`);
+      scheduler.step();
+    }
+  });
+
+test('schedulers take their numbers in a row or by name', () => {
+  const pairs: readonly (readonly [Maker, Maker])[] = [
+    [(o) => new nn.StepLR(o, 3, 0.5), (o) => new nn.StepLR(o, { stepSize: 3, gamma: 0.5 })],
+    [(o) => new nn.MultiStepLR(o, [2, 5], 0.2), (o) => new nn.MultiStepLR(o, [2, 5], { gamma: 0.2 })],
+    [(o) => new nn.ExponentialLR(o, 0.9), (o) => new nn.ExponentialLR(o, { gamma: 0.9 })],
+    [(o) => new nn.ConstantLR(o, 0.5), (o) => new nn.ConstantLR(o, { factor: 0.5 })],
+    [
+      (o) => new nn.LinearLR(o, 0.5, 2, 3),
+      (o) => new nn.LinearLR(o, { startFactor: 0.5, endFactor: 2, totalIters: 3 }),
+    ],
+    [(o) => new nn.PolynomialLR(o, 6, 2), (o) => new nn.PolynomialLR(o, { totalIters: 6, power: 2 })],
+    [(o) => new nn.CosineAnnealingLR(o, 5, 0.01), (o) => new nn.CosineAnnealingLR(o, { tMax: 5, etaMin: 0.01 })],
+    [
+      (o) => new nn.CosineAnnealingWarmRestarts(o, 2, 2, 0.01),
+      (o) => new nn.CosineAnnealingWarmRestarts(o, { t0: 2, tMult: 2, etaMin: 0.01 }),
+    ],
+  ];
+  for (const [inRow, byName] of pairs) {
+    const rates = (make: Maker): number[] => {
+      const optimizer = { learningRate: 0.1 };
+      const scheduler = make(optimizer);
+      return Array.from({ length: 8 }, () => scheduler.step());
+    };
+    assert.deepEqual(rates(byName), rates(inRow));
+  }
+  const optimizer = { learningRate: 0.1 };
+  assert.throws(() => new nn.StepLR(optimizer, {}), /StepLR: stepSize is undefined, not a number/);
+  assert.throws(() => new nn.StepLR(optimizer, { step: 3 } as never), /StepLR: unknown option "step"/);
+});
+
+test('convolutions take stride and padding in a row or by name', () => {
+  const config = (layer: nn.Conv2d | nn.ConvTranspose2d): object => layer.config;
+  assert.deepEqual(config(new nn.Conv2d(1, 32, 3, 1)), { stride: 1 });
+  assert.deepEqual(config(new nn.Conv2d(1, 32, 3, 2, 1)), { stride: 2, padding: 1 });
+  assert.deepEqual(config(new nn.Conv2d(1, 32, 3, [2, 1], 'valid', { dilation: 2, bias: false })), {
+    stride: [2, 1],
+    padding: 'valid',
+    dilation: 2,
+  });
+  assert.deepEqual(config(new nn.ConvTranspose2d(4, 2, 2, 2)), { stride: 2 });
+  assert.throws(() => new nn.Conv2d(1, 2, 3, 1, { stride: 2 } as never), /Conv2d: stride is given twice/);
+  assert.throws(() => new nn.Conv2d(...([1, 2, 3, 1, 1, 1] as never as [1, 2, 3])), /a stride, padding and an object/);
+  assert.equal(new nn.LSTM(3, 4, 2).layers, 2);
+  assert.deepEqual(zeros([1, 1, 5]).conv1d(zeros([1, 1, 3]), { stride: [2] }).shape, [1, 1, 2]);
+});
