@@ -283,6 +283,12 @@ export interface GaussianOptions extends LossOptions {
 export function gaussianNll(mean: Tensor, y: Tensor, variance: Tensor, options: GaussianOptions = {}): Tensor {
   requireOptions('gaussianNll', options, ['reduction', 'eps']);
   sameShapes('gaussianNll', mean, y);
-  const v = variance.clamp(options.eps ?? 1e-6, Infinity);
+  // Held above eps for the value alone, as in PyTorch: a variance below it still learns to grow.
+  const v = variance.add(
+    variance
+      .affine(-1, options.eps ?? 1e-6)
+      .relu()
+      .detach(),
+  );
   return reduced('gaussianNll', v.log().add(mean.sub(y).sqr().div(v)).affine(0.5, 0), options.reduction);
 }

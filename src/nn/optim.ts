@@ -81,6 +81,11 @@ export abstract class Optimizer<O extends OptimizerOptions = OptimizerOptions> {
       requireOptions(`${name} (a group's options)`, more, known);
       if (!Array.isArray(own) || own.length === 0 || own.some((p) => !(p instanceof Tensor)))
         throw new ArgumentError(`${name}: a group is { params: [tensors], ...options } with a tensor at least`);
+      if ((own as readonly Tensor[]).some((p) => p.node))
+        throw new ArgumentError(
+          `${name}: a parameter is the result of an op, so a step on it would not be seen; it must be a leaf`,
+        );
+      checkNumbers(name, { ...filled, ...more });
       const rate = checkedRate(name, (more as OptimizerOptions).learningRate ?? this.learningRate);
       if (this.learningRate === 0 && rate !== 0)
         throw new ArgumentError(`${name}: a group's rate of ${rate} has no ratio to the optimizer's, which is 0`);
@@ -224,6 +229,17 @@ function checkedRate(name: string, rate: number): number {
     throw new ArgumentError(`${name}: learningRate ${rate} is not a number of at least 0`);
   return rate;
 }
+/** Options that average are shares below 1, and these others are never negative. */
+function checkNumbers(name: string, options: object): void {
+  for (const [key, value] of Object.entries(options)) {
+    const share = key === 'beta1' || key === 'beta2';
+    if (!share && !['momentum', 'weightDecay', 'eps'].includes(key)) continue;
+    if (!(value >= 0 && value < (share ? 1 : Infinity)))
+      throw new ArgumentError(
+        `${name}: ${key} ${value} is not a number ${share ? 'from 0 to below 1' : 'of at least 0'}`,
+      );
+  }
+}
 /** The gradient with a share of the parameter added. */
 export const decayed = (grad: Tensor, p: Tensor, weightDecay: number): Tensor =>
   weightDecay ? grad.add(p.affine(weightDecay, 0)) : grad;
@@ -243,6 +259,8 @@ export interface SgdOptions extends OptimizerOptions {
 export class SGD extends Optimizer<SgdOptions> {
   constructor(params: Trained<SgdOptions>, options: SgdOptions = {}) {
     super(params, options, { learningRate: 1e-2, momentum: 0, dampening: 0, nesterov: false, weightDecay: 0 });
+    if (this.groups.some(({ options: o }) => o.nesterov && (o.momentum === 0 || o.dampening !== 0)))
+      throw new ArgumentError('SGD: nesterov looks ahead along a momentum, which must be above 0, without dampening');
   }
   protected update(p: Tensor, grad: Tensor, i: number, o: Required<SgdOptions>): Tensor {
     const g = decayed(grad, p, o.weightDecay);

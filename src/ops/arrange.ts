@@ -2,7 +2,7 @@
 // rows.
 import { DTYPES, INDEX_DTYPES } from '../base/dtype.js';
 import { ArgumentError, DTypeError, ShapeError } from '../base/errors.js';
-import { broadcastShapes, formatShape, normalizeDim, type Shape } from '../base/shape.js';
+import { broadcastShapes, formatShape, normalizeDim, sameShape, type Shape } from '../base/shape.js';
 import type { Tensor } from '../tensor/tensor.js';
 import { alike, composite, requireDType, requireOptions, requireWhole } from './kernel-row.js';
 import { type CompositeSample, type InputSpec, rows, ulps } from './op.js';
@@ -71,6 +71,18 @@ export function flatPlaces(
     return known.indexSelect(0, own.flatten()).reshape(t.shape).broadcastTo(shape).flatten();
   });
   return { places: parts.reduce((sum, t) => sum.add(t)), shape };
+}
+
+/** Indices with each mask among them replaced by the places where it is true, an index a dimension that it lies on. */
+function placesOf(op: string, x: Tensor, named: readonly Tensor[]): Tensor[] {
+  const indices: Tensor[] = [];
+  for (const t of named) {
+    const on = x.shape.slice(indices.length, indices.length + t.rank);
+    if (t.dtype === 'bool' && !sameShape(t.shape, on))
+      throw new ShapeError(`${op}: a mask ${formatShape(t.shape)} does not lie on ${formatShape(on)}`);
+    indices.push(...(t.dtype === 'bool' ? t.nonzero().unbind(1) : [t]));
+  }
+  return indices;
 }
 
 /** Indices beside x: broadcast to x's shape but for dim, where they keep their own size, and x to theirs. */
@@ -346,7 +358,7 @@ export const arrangeOps = rows({
   }),
   indexPut: composite({
     ...row(
-      'x with x[i0[k]][i1[k]]... = values[k], or added to it; the indices broadcast to one shape, and values to that of what they name',
+      'x with x[i0[k]][i1[k]]... = values[k], or added to it; the indices broadcast to one shape, and values to that of what they name; a mask names where it is true',
       [
         {
           inputs: [
@@ -361,8 +373,9 @@ export const arrangeOps = rows({
       ],
       { ulp: ulps(4), dtypes: DTYPES.filter((d) => d !== 'bool') },
     ),
-    compose: (x: Tensor, indices: readonly Tensor[], values: Tensor, options: IndexPutOptions = {}): Tensor => {
+    compose: (x: Tensor, named: readonly Tensor[], values: Tensor, options: IndexPutOptions = {}): Tensor => {
       requireOptions('indexPut', options, ['accumulate']);
+      const indices = placesOf('indexPut', x, named);
       if (indices.length === 0 || indices.length > x.rank)
         throw new ArgumentError(
           `indexPut: ${indices.length} indices for ${formatShape(x.shape)}; it takes 1 to ${x.rank}`,

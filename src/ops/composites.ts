@@ -346,11 +346,11 @@ export const compositeOps = rows({
     { noGrad: 'the result is a truth value' },
   ),
   roundTo: of(
-    'rounded to `decimals` places',
+    'rounded to `decimals` places, halves to even',
     (x: Tensor, decimals: number): Tensor =>
       x
         .affine(10 ** decimals, 0)
-        .round()
+        .roundEven()
         .div(10 ** decimals),
     [on([3, 5], 2)],
     { dtypes: REALS, ulp: ulps(1) },

@@ -265,12 +265,17 @@ export const functional = rows({
       noGrad: 'indices have none',
       domain: [0, 3],
     }),
-    formula: 'a new last dimension with `on` at the index and `off` elsewhere; an index of -1 gives `off` everywhere',
+    formula:
+      'a new last dimension with `on` at the index and `off` elsewhere; an index of -1 gives `off` everywhere, any other beyond depth is refused',
     compose: (ids: Tensor, depth: number, options: OneHotOptions = {}): Tensor => {
       requireOptions('oneHot', options, ['on', 'off', 'dtype']);
       requireWhole('oneHot', 'depth', [depth], 0);
       if (isFloat(ids.dtype)) throw new DTypeError(`oneHot: indices are ${ids.dtype}; they must be integers`);
-      const hit = ids.cast('i64').unsqueeze(-1).eq(ids.newArange(depth, 'i64'));
+      const places = ids.newArange(depth, 'i64');
+      const given = ids.cast('i64');
+      // Looked up among the places, so that an index beyond them is noticed.
+      const known = places.indexSelect(0, given.ne(-1).where(given, 0).flatten()).reshape(ids.shape);
+      const hit = given.ne(-1).where(known, -1).unsqueeze(-1).eq(places);
       const one = (v: number): Tensor => ids.newFull([], v, options.dtype ?? 'f32');
       return hit.where(one(options.on ?? 1), one(options.off ?? 0));
     },

@@ -206,6 +206,8 @@ export const statisticsOps = rows({
           `quantile: interpolation ${JSON.stringify(interpolation)}; known are ${INTERPOLATIONS.join(', ')}`,
         );
       const shares = typeof q === 'number' ? [q] : q;
+      if (!Array.isArray(shares))
+        throw new ArgumentError(`quantile: q is a number or a list of numbers; of a tensor give toArray()`);
       for (const share of shares)
         if (!(share >= 0 && share <= 1)) throw new ArgumentError(`quantile: ${share} is not a share from 0 to 1`);
       const { flat, d, n } = along('quantile', x, dim);

@@ -194,7 +194,7 @@ export function arange(first: number, ...rest: (number | TensorOptions | undefin
 }
 /** n evenly spaced numbers from start to end, both included. */
 export function linspace(start: number, end: number, n: number, options: TensorOptions = {}): Tensor {
-  if (!Number.isInteger(n) || n < 1) throw new ArgumentError(`linspace: ${n} points; it takes a whole number from 1`);
+  if (!Number.isInteger(n) || n < 0) throw new ArgumentError(`linspace: ${n} points; it takes a whole number from 0`);
   if (!Number.isFinite(start) || !Number.isFinite(end))
     throw new ArgumentError(`linspace: from ${start} to ${end}; both must be finite`);
   checkOptions('linspace', options);

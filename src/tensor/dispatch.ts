@@ -1,6 +1,15 @@
 // From a row and its inputs to results: checks, broadcasting, allocation, the backend's run, and the autograd record.
 import type { Backend, View } from '../backends/backend.js';
-import { CARRIER, checkValue, type DType, isKept, kernelDType, type KeptDType, scalarFor } from '../base/dtype.js';
+import {
+  CARRIER,
+  checkValue,
+  type DType,
+  isFloat,
+  isKept,
+  kernelDType,
+  type KeptDType,
+  scalarFor,
+} from '../base/dtype.js';
 import { ArgumentError, DeviceError, DTypeError, ShapeError, UnsupportedError } from '../base/errors.js';
 import { broadcastShapes, formatShape, sameShape, type Shape } from '../base/shape.js';
 import { movementOps } from '../ops/movement.js';
@@ -256,7 +265,8 @@ export function apply(row: GradRow, inputs: readonly Tensor[], params: Params, d
   const outs = level
     ? runBatched(apply, row, inputs, params, level)
     : execute(row, inputs, params, device ?? (here as Device));
-  if (row.grad && anyRequiresGrad(inputs) && gradEnabled()) record(row, inputs, outs, params);
+  // Integers and truth values carry no gradient: it ends where a tensor is cast to them.
+  if (row.grad && anyRequiresGrad(inputs) && gradEnabled() && isFloat(outs[0].dtype)) record(row, inputs, outs, params);
   return outs;
 }
 
@@ -366,6 +376,12 @@ export function copyInto(dst: Tensor, src: Tensor): void {
   if (dst.size === 0) return;
   const level = innermost() && levelOf([dst, src]);
   if (level) return copyInto(...assignmentOf(dst, src, level));
+  const twice = dst.layout.strides.findIndex((stride, d) => stride === 0 && dst.layout.shape[d] > 1);
+  if (twice >= 0)
+    throw new ArgumentError(
+      `assign: elements of ${formatShape(dst.shape)} along dimension ${twice} are one and the same in memory; ` +
+        'copy() first',
+    );
   const from = broadcast(src, 'assign', dst.shape);
   // The source may be a view of the destination.
   const safe = src.storage === dst.storage ? src.copy() : undefined;

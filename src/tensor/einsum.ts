@@ -47,7 +47,7 @@ export function einsum(equation: string, ...tensors: Tensor[]): Tensor {
       const n = sizes.get(l) ?? 1;
       if (n !== 1 && t.shape[d] !== 1 && n !== t.shape[d])
         throw new ShapeError(`einsum: "${l}" in "${equation}" is ${n} in one tensor and ${t.shape[d]} in another`);
-      sizes.set(l, Math.max(n, t.shape[d]) === 1 ? 1 : t.shape[d] === 1 ? n : t.shape[d]);
+      sizes.set(l, n === 1 ? t.shape[d] : n);
     });
   }
   while (terms.length > 1) {
