@@ -260,7 +260,7 @@ export const functional = rows({
   }),
   oneHot: composite({
     ...row({
-      samples: [{ inputs: [{ shape: [2, 3] }], args: [4] }],
+      samples: [{ inputs: [{ shape: [2, 3], ints: [0, 3] }], args: [4] }],
       dtypes: INTS.filter((d) => d !== 'i16' && d !== 'i32'),
       noGrad: 'indices have none',
       domain: [0, 3],
@@ -274,7 +274,7 @@ export const functional = rows({
       const places = ids.newArange(depth, 'i64');
       const given = ids.cast('i64');
       // Looked up among the places, so that an index beyond them is noticed.
-      const known = places.indexSelect(0, given.ne(-1).where(given, 0).flatten()).reshape(ids.shape);
+      const known = places.gather(0, given.ne(-1).where(given, 0).flatten()).reshape(ids.shape);
       const hit = given.ne(-1).where(known, -1).unsqueeze(-1).eq(places);
       const one = (v: number): Tensor => ids.newFull([], v, options.dtype ?? 'f32');
       return hit.where(one(options.on ?? 1), one(options.off ?? 0));
