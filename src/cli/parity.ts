@@ -121,7 +121,8 @@ function show(
   return values.device && report.missing.length > 0 ? 1 : 0;
 }
 
-export function print(report: Report, asked: boolean): void {
+/** A row a device and side, with how many cases got each verdict. */
+function verdictRows(report: Report): (string | number)[][] {
   const groups = report.devices.flatMap((d) =>
     AGAINST.map((a) => ({
       device: d.name,
@@ -129,7 +130,7 @@ export function print(report: Report, asked: boolean): void {
       cells: report.cells.filter((c) => c.device === d.name && c.against === a),
     })),
   );
-  const rows = groups
+  return groups
     .filter((g) => g.cells.length > 0)
     .map((g) => {
       const t = totals(g.cells);
@@ -141,7 +142,10 @@ export function print(report: Report, asked: boolean): void {
         ...VERDICTS.map((v) => t[v]),
       ];
     });
-  console.log(table(['device', 'against', 'ops', 'cases', ...VERDICTS], rows));
+}
+
+export function print(report: Report, asked: boolean): void {
+  console.log(table(['device', 'against', 'ops', 'cases', ...VERDICTS], verdictRows(report)));
   const say = (title: string, lines: readonly string[], most = 20): void => {
     if (lines.length === 0) return;
     console.log(`\n${title}`);

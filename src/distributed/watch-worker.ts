@@ -73,55 +73,57 @@ function endMeeting(): void {
   for (const s of sockets.values()) writeFrame(s, { kind: 'refused', text });
   tell({ kind: 'failed', text });
 }
-function serve(): void {
-  const server = createServer((socket) => {
-    let who: number | undefined;
-    let heard = Date.now();
-    socket.setNoDelay(true);
-    const reader = new FrameReader((frame) => {
-      heard = Date.now();
-      const { head } = frame;
-      if (who === undefined) {
-        const wrong = refusal(head);
-        if (wrong) {
-          writeFrame(socket, { kind: 'refused', text: wrong });
-          socket.end();
-          return;
-        }
-        who = head.rank as number;
-        sockets.set(who, socket);
-        if (sockets.size === size - 1) {
-          for (const s of sockets.values()) writeFrame(s, { kind: 'ready' });
-          tell({ kind: 'ready' });
-        }
-      } else if (head.kind === 'bye') {
-        left.add(who);
-        writeFrame(socket, { kind: 'bye' });
-      } else if (head.kind === 'failing') gone(who, String(head.why));
-      else if (head.kind === 'send' || head.kind === 'exchange') hub?.receive(who, asRequest(frame));
-    });
-    socket.on('data', (chunk) => {
-      try {
-        reader.push(chunk);
-      } catch (e) {
-        socket.destroy(e as Error); // a stranger, or a broken wire
+/** A call of another rank: who it is, what it asks, and when it goes. */
+function attend(socket: Socket): void {
+  let who: number | undefined;
+  let heard = Date.now();
+  socket.setNoDelay(true);
+  const reader = new FrameReader((frame) => {
+    heard = Date.now();
+    const { head } = frame;
+    if (who === undefined) {
+      const wrong = refusal(head);
+      if (wrong) {
+        writeFrame(socket, { kind: 'refused', text: wrong });
+        socket.end();
+        return;
       }
-    });
-    const lost = (why: string): void => {
-      if (who !== undefined) gone(who, why);
-    };
-    // A process that is killed with bytes unread resets its connection; one with none closes it.
-    socket.on('error', (e: NodeJS.ErrnoException) =>
-      lost(e.code === 'ECONNRESET' || e.code === 'EPIPE' ? PROCESS_ENDED : 'has gone: its connection broke'),
-    );
-    socket.on('close', () => lost(PROCESS_ENDED));
-    const beat = setInterval(() => {
-      if (socket.destroyed) return clearInterval(beat);
-      writeFrame(socket, { kind: 'beat' });
-      if (Date.now() - heard > silenceMs) lost(`has been silent for ${silenceMs / 1000} s`);
-    }, 1000);
-    beat.unref();
+      who = head.rank as number;
+      sockets.set(who, socket);
+      if (sockets.size === size - 1) {
+        for (const s of sockets.values()) writeFrame(s, { kind: 'ready' });
+        tell({ kind: 'ready' });
+      }
+    } else if (head.kind === 'bye') {
+      left.add(who);
+      writeFrame(socket, { kind: 'bye' });
+    } else if (head.kind === 'failing') gone(who, String(head.why));
+    else if (head.kind === 'send' || head.kind === 'exchange') hub?.receive(who, asRequest(frame));
   });
+  socket.on('data', (chunk) => {
+    try {
+      reader.push(chunk);
+    } catch (e) {
+      socket.destroy(e as Error); // a stranger, or a broken wire
+    }
+  });
+  const lost = (why: string): void => {
+    if (who !== undefined) gone(who, why);
+  };
+  // A process that is killed with bytes unread resets its connection; one with none closes it.
+  socket.on('error', (e: NodeJS.ErrnoException) =>
+    lost(e.code === 'ECONNRESET' || e.code === 'EPIPE' ? PROCESS_ENDED : 'has gone: its connection broke'),
+  );
+  socket.on('close', () => lost(PROCESS_ENDED));
+  const beat = setInterval(() => {
+    if (socket.destroyed) return clearInterval(beat);
+    writeFrame(socket, { kind: 'beat' });
+    if (Date.now() - heard > silenceMs) lost(`has been silent for ${silenceMs / 1000} s`);
+  }, 1000);
+  beat.unref();
+}
+function serve(): void {
+  const server = createServer(attend);
   const listening = (): void => tell({ kind: 'listening', port: (server.address() as { port: number }).port });
   let everywhere = false;
   server.on('error', (e: NodeJS.ErrnoException) => {

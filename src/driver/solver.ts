@@ -18,7 +18,7 @@ export const HIPSOLVER: LibrarySpec = {
   vendor: 'rocm',
 };
 
-export const solverTable = (prefix: 'cusolverDn' | 'hipsolverDn') => {
+const solverTable = (prefix: 'cusolverDn' | 'hipsolverDn') => {
   const [room, work] = ['void *elements', 'uintptr_t work, int elements, uintptr_t info'];
   const call = (name: string, parameters: string): string => `int ${prefix}${name}(uintptr_t handle, ${parameters})`;
   const [symmetric, rectangular] = ['int uplo, int n, uintptr_t a, int lda', 'int m, int n, uintptr_t a, int lda'];

@@ -138,18 +138,27 @@ function addressIndex(lines: readonly Line[]): ReadonlyMap<number, number> {
   return index;
 }
 
-/** All blocks reachable from the entry, called functions included, each with the float mode it starts in. */
-function discover(code: CodeObject, lines: readonly Line[], kernel: Kernel): { leaders: Map<number, Block> } {
+type InstructionAt = (address: number) => Instruction | undefined;
+/** Instructions by address, each parsed once. */
+function instructionsOf(lines: readonly Line[]): InstructionAt {
   const byAddress = addressIndex(lines);
   const parsed = new Map<number, Instruction>();
-  const at = (address: number): Instruction | undefined => {
+  return (address) => {
     const k = byAddress.get(address);
     if (k === undefined || !lines[k].text) return undefined;
     let i = parsed.get(address);
     if (!i) parsed.set(address, (i = parseInstruction(lines[k])));
     return i;
   };
-  // First pass: leaders and the mode at each.
+}
+
+/** All blocks reachable from the entry, called functions included, each with the float mode it starts in. */
+function discover(code: CodeObject, lines: readonly Line[], kernel: Kernel): { leaders: Map<number, Block> } {
+  const at = instructionsOf(lines);
+  return { leaders: blocksFrom(reachable(code, kernel, at), at) };
+}
+/** Addresses that something jumps to or falls into, and the float mode at each. */
+function reachable(code: CodeObject, kernel: Kernel, at: InstructionAt): Map<number, Mode> {
   const modes = new Map<number, Mode>();
   const work: number[] = [];
   const visit = (address: number, mode: Mode, from: Instruction | undefined): void => {
@@ -188,7 +197,10 @@ function discover(code: CodeObject, lines: readonly Line[], kernel: Kernel): { l
       break;
     }
   }
-  // Second pass: instruction lists up to the next leader.
+  return modes;
+}
+/** Instructions from each address up to the next; long lists and changes of the mode add addresses to `modes`. */
+function blocksFrom(modes: Map<number, Mode>, at: InstructionAt): Map<number, Block> {
   const leaders = new Map<number, Block>();
   const queue = [...modes.keys()];
   for (let q = 0; q < queue.length; q++) {
@@ -209,11 +221,11 @@ function discover(code: CodeObject, lines: readonly Line[], kernel: Kernel): { l
     }
     leaders.set(start, { list, mode: modes.get(start)!, next });
   }
-  return { leaders };
+  return leaders;
 }
 
 /** Where s_getpc and the additions after it point. */
-function pcTarget(i: Instruction, at: (a: number) => Instruction | undefined): number | undefined {
+function pcTarget(i: Instruction, at: InstructionAt): number | undefined {
   const reg = i.ops[0].reg;
   let step = at(i.at + i.bytes);
   for (let k = 0; k < 8 && step; k++, step = at(step.at + step.bytes)) {

@@ -173,7 +173,7 @@ class BartStack extends Module {
   }
 }
 
-export class Bart extends Seq2Seq {
+class Bart extends Seq2Seq {
   readonly encoder: BartStack;
   readonly decoder: BartStack;
   readonly head: Linear;

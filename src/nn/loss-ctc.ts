@@ -25,6 +25,26 @@ function lengths(what: string, list: readonly number[], batch: number, most: num
   return list;
 }
 
+function check(
+  x: Tensor,
+  labels: readonly (readonly number[])[],
+  inputLengths: readonly number[],
+  blank: number,
+): void {
+  if (x.rank !== 3)
+    throw new ShapeError(`ctc: log-probabilities are (time, batch, classes), not ${formatShape(x.shape)}`);
+  const [time, batch, classes] = x.shape;
+  if (labels.length !== batch) throw new ArgumentError(`ctc: ${labels.length} lists of labels for a batch of ${batch}`);
+  lengths('input lengths', inputLengths, batch, time);
+  for (const list of labels)
+    for (const k of list)
+      if (!Number.isInteger(k) || k < 0 || k >= classes || k === blank)
+        throw new ArgumentError(
+          `ctc: label ${k} is not a class from 0 to ${classes - 1} other than the blank, ${blank}`,
+        );
+  if (time === 0) throw new ShapeError('ctc: there is no step of time');
+}
+
 /**
  * -ln of the probability of labels: log-probabilities (time, batch, classes), labels (batch, most labels) as class
  * numbers, and how many of each count.
@@ -37,19 +57,9 @@ export function ctc(
 ): Tensor {
   requireOptions('ctc', options, ['blank', 'reduction', 'zeroInfinity']);
   const x = logProbabilities;
-  if (x.rank !== 3)
-    throw new ShapeError(`ctc: log-probabilities are (time, batch, classes), not ${formatShape(x.shape)}`);
-  const [time, batch, classes] = x.shape;
   const { blank = 0, reduction = 'mean', zeroInfinity = false } = options;
-  if (labels.length !== batch) throw new ArgumentError(`ctc: ${labels.length} lists of labels for a batch of ${batch}`);
-  lengths('input lengths', inputLengths, batch, time);
-  for (const list of labels)
-    for (const k of list)
-      if (!Number.isInteger(k) || k < 0 || k >= classes || k === blank)
-        throw new ArgumentError(
-          `ctc: label ${k} is not a class from 0 to ${classes - 1} other than the blank, ${blank}`,
-        );
-  if (time === 0) throw new ShapeError('ctc: there is no step of time');
+  check(x, labels, inputLengths, blank);
+  const [time, batch] = x.shape;
 
   // States are the labels with blanks around: blank, a, blank, b, blank.
   const most = Math.max(0, ...labels.map((l) => l.length));

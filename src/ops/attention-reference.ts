@@ -86,16 +86,24 @@ interface Sequence {
   readonly kRow: number;
 }
 
+/** A key that a query sees: where its row begins, and its logit from the product of the two. */
+interface SeenKey {
+  readonly k: number;
+  readonly logit: (product: number) => number;
+}
+/** What a mask adds to the score of key j for query i; -Infinity where the key is hidden. */
+function maskedBy(mask: RefTensor | undefined, heads: number, b: number, h: number, i: number, j: number): number {
+  if (!mask) return 0;
+  const m = ((b * heads + h) * mask.shape[2] + i) * mask.shape[3] + j;
+  if (isFloat(mask.dtype)) return numbers(mask)[m];
+  return Number(mask.data[m]) === 0 ? -Infinity : 0;
+}
+
 /** Calls visit for every query with the offsets of its rows and of the keys it sees. */
 function eachQuery(
   inputs: readonly RefTensor[],
   p: SdpaParams,
-  visit: (at: {
-    q: number;
-    lse: number;
-    head: number;
-    seen: { k: number; logit: (product: number) => number }[];
-  }) => void,
+  visit: (at: { q: number; lse: number; head: number; seen: readonly SeenKey[] }) => void,
 ): void {
   const [q, k, , ...rest] = inputs;
   const extra = extrasOf(rest, p.extras);
@@ -125,12 +133,10 @@ function eachQuery(
         const x = i + offset;
         const from = p.left < 0 ? 0 : Math.max(0, x - p.left);
         const to = p.right < 0 ? s.nk - 1 : Math.min(s.nk - 1, x + p.right);
-        const seen: { k: number; logit: (product: number) => number }[] = [];
+        const seen: SeenKey[] = [];
         for (let j = from; j <= to; j++) {
-          const m = extra.mask ? ((b * qs.heads + h) * extra.mask.shape[2] + i) * extra.mask.shape[3] + j : 0;
-          const isBool = extra.mask !== undefined && !isFloat(extra.mask.dtype);
-          const added = extra.mask && !isBool ? numbers(extra.mask)[m] : 0;
-          if ((isBool && Number(extra.mask?.data[m]) === 0) || added === -Infinity) continue;
+          const added = maskedBy(extra.mask, qs.heads, b, h, i, j);
+          if (added === -Infinity) continue;
           const bias = added - (extra.slopes ? numbers(extra.slopes)[h] * Math.abs(x - j) : 0);
           const row =
             pages && extra.pages

@@ -21,21 +21,9 @@ const CASES_A_JOB = 400;
 /** How often a run looks up: signals come in, the bar moves. */
 const REST_MS = 50;
 
-export async function runParity(options: RunOptions): Promise<Report> {
-  const start = Date.now();
-  const { jobs, bail, progress, stopped: _, ...scope } = options;
-  let broken = false;
-  const stopped = (): boolean => (bail === true && broken) || (options.stopped?.() ?? false);
-  const plan = planParity(scope);
-  const all = plan.steps.reduce((n, s) => n + s.cases, 0);
-  const processes = Math.min(
-    jobs ?? availableParallelism(),
-    plan.steps.length,
-    jobs ? Infinity : Math.ceil((all * plan.devices.length) / CASES_A_JOB),
-  );
-  const devices = plan.devices.map((d) => ({ name: d.name, description: d.description }));
-  const cells = new Map<string, Cell>();
-  const report: Report = {
+/** A report of nothing so far. */
+function emptyReport(plan: ReturnType<typeof planParity>, devices: Report['devices']): Report {
+  return {
     version: 1,
     wick: versionNow(),
     commit: commitNow(),
@@ -52,6 +40,23 @@ export async function runParity(options: RunOptions): Promise<Report> {
     seconds: 0,
     cells: [],
   };
+}
+
+export async function runParity(options: RunOptions): Promise<Report> {
+  const start = Date.now();
+  const { jobs, bail, progress, stopped: _, ...scope } = options;
+  let broken = false;
+  const stopped = (): boolean => (bail === true && broken) || (options.stopped?.() ?? false);
+  const plan = planParity(scope);
+  const all = plan.steps.reduce((n, s) => n + s.cases, 0);
+  const processes = Math.min(
+    jobs ?? availableParallelism(),
+    plan.steps.length,
+    jobs ? Infinity : Math.ceil((all * plan.devices.length) / CASES_A_JOB),
+  );
+  const devices = plan.devices.map((d) => ({ name: d.name, description: d.description }));
+  const cells = new Map<string, Cell>();
+  const report = emptyReport(plan, devices);
   if (processes > 1)
     report.complete = await runShared(plan, scope, processes, {
       cells,

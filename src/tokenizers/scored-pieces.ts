@@ -57,7 +57,8 @@ export class ScoredBpe implements TokenModel {
     const id = this.vocabulary.id(text);
     return id !== undefined && this.#rank[id] >= 0 ? id : -1;
   }
-  #encode(piece: string): readonly number[] {
+  /** A piece as characters and user-defined pieces, which nothing joins: where each begins and ends. */
+  #symbols(piece: string): { readonly starts: number[]; readonly ends: number[]; readonly fixed: boolean[] } {
     const starts: number[] = [];
     const ends: number[] = [];
     const fixed: boolean[] = [];
@@ -69,6 +70,10 @@ export class ScoredBpe implements TokenModel {
       fixed.push(whole !== undefined);
       at = end;
     }
+    return { starts, ends, fixed };
+  }
+  #encode(piece: string): readonly number[] {
+    const { starts, ends, fixed } = this.#symbols(piece);
     const n = starts.length;
     const next = Int32Array.from({ length: n }, (_, i) => (i + 1 < n ? i + 1 : -1));
     const before = Int32Array.from({ length: n }, (_, i) => i - 1);
@@ -101,6 +106,12 @@ export class ScoredBpe implements TokenModel {
       offer(before[at]);
       offer(at);
     }
+    const texts: string[] = [];
+    for (let i = n > 0 ? 0 : -1; i >= 0; i = next[i]) texts.push(piece.slice(starts[i], ends[i]));
+    return this.#numbers(texts, madeOf);
+  }
+  /** Token numbers of texts; unused pieces as the parts they were made of, unknown ones spelt. */
+  #numbers(texts: readonly string[], madeOf: ReadonlyMap<string, readonly [string, string]>): readonly number[] {
     const out: number[] = [];
     let unknownBefore = false;
     const put = (text: string): void => {
@@ -118,7 +129,7 @@ export class ScoredBpe implements TokenModel {
         unknownBefore = !this.#options.byteIds;
       }
     };
-    for (let i = n > 0 ? 0 : -1; i >= 0; i = next[i]) put(piece.slice(starts[i], ends[i]));
+    texts.forEach(put);
     return out;
   }
 }

@@ -175,18 +175,8 @@ function readModel(file: Uint8Array): StoredModel {
   return { vocabulary, scores: pieces.map((p) => p.score), types: pieces.map((p) => p.type), trainer, rules };
 }
 
-/** The tokenizer of a SentencePiece file (tokenizer.model), with what tokenizer_config.json adds. */
-export function tokenizerFromSentencePiece(
-  file: Uint8Array,
-  config: Json = {},
-  chatTemplates?: ChatTemplates,
-): Tokenizer {
-  const className = String(config.tokenizer_class ?? '');
-  if (RENUMBERED.test(className))
-    throw new UnsupportedError(
-      `tokenizer: ${className} numbers its tokens otherwise than tokenizer.model; give its tokenizer.json`,
-    );
-  const { vocabulary, scores, types, trainer, rules } = readModel(file);
+/** The model that a file holds: unigram or merges by score. */
+function modelOf({ vocabulary, scores, types, trainer }: StoredModel): TokenModel {
   const kind = MODEL_TYPES[(trainer.get(3) as number | undefined) ?? 1];
   const unknown = types.indexOf(PIECE.unknown);
   const is =
@@ -211,6 +201,23 @@ export function tokenizerFromSentencePiece(
     throw new UnsupportedError(
       `tokenizer.model: models of type ${kind ?? trainer.get(3)} are not known; unigram and bpe are`,
     );
+  return models[kind]();
+}
+
+/** The tokenizer of a SentencePiece file (tokenizer.model), with what tokenizer_config.json adds. */
+export function tokenizerFromSentencePiece(
+  file: Uint8Array,
+  config: Json = {},
+  chatTemplates?: ChatTemplates,
+): Tokenizer {
+  const className = String(config.tokenizer_class ?? '');
+  if (RENUMBERED.test(className))
+    throw new UnsupportedError(
+      `tokenizer: ${className} numbers its tokens otherwise than tokenizer.model; give its tokenizer.json`,
+    );
+  const stored = readModel(file);
+  const { vocabulary, types, trainer, rules } = stored;
+  const model = modelOf(stored);
   const fixed = new Trie();
   vocabulary.tokens.forEach((t, id) => t && types[id] === PIECE.userDefined && fixed.add(t, id));
   const charsMap = rules.get(2);
@@ -226,7 +233,7 @@ export function tokenizerFromSentencePiece(
   const addBos = 'add_bos_token' in config ? config.add_bos_token === true : /Llama|Gemma|Mistral/i.test(className);
   const addEos = 'add_eos_token' in config ? config.add_eos_token === true : t5;
   return new Tokenizer({
-    model: models[kind](),
+    model,
     added: piecesFound(vocabulary, types, false),
     normalizer: spaced({
       charsMap: charsMap instanceof Uint8Array && charsMap.length > 0 ? new CharsMap(charsMap) : undefined,

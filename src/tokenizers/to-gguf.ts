@@ -194,6 +194,22 @@ function firstOdd(own: Tokenizer, entries: ReadonlyMap<string, GgufValue>, speci
   return SAMPLES.find((s) => `${own.encode(s, { special })}` !== `${file.encode(s, { special })}`);
 }
 
+type Entries = ReadonlyMap<string, GgufValue>;
+/** The forms that a file may take for merges of bytes: one a name of how texts are cut before. */
+const byteLevelForms = (pres: readonly string[], keys: Entries): Entries[] =>
+  pres.map((pre) => new Map([['tokenizer.ggml.model', text('gpt2')], ['tokenizer.ggml.pre', text(pre)], ...keys]));
+/** Those for pieces with scores: with a space in front of texts and without. */
+const scoredForms = (keys: Entries): Entries[] =>
+  [true, false].map(
+    (prefix) =>
+      new Map([
+        ['tokenizer.ggml.model', text('llama')],
+        ['tokenizer.ggml.pre', text('default')],
+        ...keys,
+        ['tokenizer.ggml.add_space_prefix', flag(prefix)],
+      ]),
+  );
+
 /** The keys of a folder's tokenizer; none, with a sentence, where the folder has no tokenizer. */
 export function ggufTokenizer(dir: string, architecture: string, rows: number): GgufTokenizer {
   const files = ['tokenizer.json', 'tokenizer.model', 'vocab.json'].filter((f) => existsSync(join(dir, f)));
@@ -220,30 +236,9 @@ export function ggufTokenizer(dir: string, architecture: string, rows: number): 
       `${dir}: tokenizer.json holds a model of type ${JSON.stringify(model.type ?? 'unknown')}; merges of bytes or of ` +
         'pieces (BPE) are written to GGUF files',
     );
-  const kinds: readonly (() => readonly ReadonlyMap<string, GgufValue>[])[] = byteLevel
-    ? [
-        () => {
-          const keys = common(own, padded(dir, byteLevelVocabulary(model, tokens), rows));
-          return preNames(json, architecture).map(
-            (pre) => new Map([['tokenizer.ggml.model', text('gpt2')], ['tokenizer.ggml.pre', text(pre)], ...keys]),
-          );
-        },
-      ]
-    : [
-        () => {
-          const keys = common(own, padded(dir, scoredVocabulary(dir, model, tokens), rows));
-          return [true, false].map(
-            (prefix) =>
-              new Map([
-                ['tokenizer.ggml.model', text('llama')],
-                ['tokenizer.ggml.pre', text('default')],
-                ...keys,
-                ['tokenizer.ggml.add_space_prefix', flag(prefix)],
-              ]),
-          );
-        },
-      ];
-  const candidates = kinds.flatMap((k) => k());
+  const vocabulary = byteLevel ? byteLevelVocabulary(model, tokens) : scoredVocabulary(dir, model, tokens);
+  const keys = common(own, padded(dir, vocabulary, rows));
+  const candidates = byteLevel ? byteLevelForms(preNames(json, architecture), keys) : scoredForms(keys);
   if (candidates.length === 0)
     throw new UnsupportedError(
       `${dir}: no pre-tokenizer that GGUF files name cuts texts as tokenizer.json does: ${JSON.stringify(json.pre_tokenizer).slice(0, 200)}`,

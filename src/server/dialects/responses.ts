@@ -84,33 +84,36 @@ const usageOf = (u: Usage): object => ({
   total_tokens: u.promptTokens + u.tokens,
 });
 
+/** What every form of a response repeats of its request. */
+const headOf = (body: ResponsesRequest, model: string): object => ({
+  id: `resp_${randomBytes(16).toString('hex')}`,
+  object: 'response',
+  created_at: Math.floor(Date.now() / 1000),
+  model,
+  instructions: body.instructions ?? null,
+  max_output_tokens: body.max_output_tokens ?? null,
+  metadata: body.metadata ?? {},
+  parallel_tool_calls: body.parallel_tool_calls ?? true,
+  previous_response_id: null,
+  reasoning: { effort: body.reasoning?.effort ?? null, summary: null },
+  store: false,
+  temperature: body.temperature ?? 1,
+  text: { format: body.text?.format ?? { type: 'text' } },
+  tool_choice: body.tool_choice ?? 'auto',
+  tools: body.tools ?? [],
+  top_p: body.top_p ?? 1,
+  truncation: 'disabled',
+  background: false,
+  error: null,
+  user: body.user ?? null,
+});
+
 export async function responses(c: ServerContext, parts: ServerParts): Promise<Response> {
   const body = await readBody(c, responsesRequest, parts.limits.bodyBytes);
   const chatter = parts.served.chatter(body.model);
   const { request, parser } = prepareChat(toChat(body), chatter);
   const answers = new Answers(c, chatter.engine, request, parts);
-  const head = {
-    id: `resp_${randomBytes(16).toString('hex')}`,
-    object: 'response',
-    created_at: Math.floor(Date.now() / 1000),
-    model: body.model ?? chatter.engine.name,
-    instructions: body.instructions ?? null,
-    max_output_tokens: body.max_output_tokens ?? null,
-    metadata: body.metadata ?? {},
-    parallel_tool_calls: body.parallel_tool_calls ?? true,
-    previous_response_id: null,
-    reasoning: { effort: body.reasoning?.effort ?? null, summary: null },
-    store: false,
-    temperature: body.temperature ?? 1,
-    text: { format: body.text?.format ?? { type: 'text' } },
-    tool_choice: body.tool_choice ?? 'auto',
-    tools: body.tools ?? [],
-    top_p: body.top_p ?? 1,
-    truncation: 'disabled',
-    background: false,
-    error: null,
-    user: body.user ?? null,
-  };
+  const head = headOf(body, body.model ?? chatter.engine.name);
   const open = { incomplete_details: null, output: [], usage: null };
   const stream = body.stream ? new EventStream(c.env.outgoing, parts.streaming(c)) : undefined;
   let sequence = 0;
