@@ -5,7 +5,8 @@ stored."""
 import json, os, subprocess, sys, tempfile, zlib
 import numpy as np, torch
 from safetensors.numpy import load as load_bytes, load_file, save, save_file
-from transformers import AutoModel, AutoModelForCausalLM, AutoModelForSeq2SeqLM, AutoModelForSequenceClassification
+from transformers import AutoModel, AutoModelForCausalLM, AutoModelForMaskedLM, AutoModelForQuestionAnswering
+from transformers import AutoModelForSeq2SeqLM, AutoModelForSequenceClassification, AutoModelForTokenClassification
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 
@@ -142,6 +143,9 @@ MODELS = {
                                       'attention_k_eq_v': True,
                       'num_global_key_value_heads': 1, 'enable_moe_block': True, 'num_experts': 6, 'top_k_experts': 2,
                       'moe_intermediate_size': 20, 'final_logit_softcapping': 30.0}),
+    'gemma4_text-c': ('gemma4_text', {**GEMMA, 'hidden_size_per_layer_input': 0, 'num_kv_shared_layers': 0,
+                      'num_hidden_layers': 2, 'layer_types': ['sliding_attention', 'full_attention'],
+                      'global_head_dim': 264}),
     'gemma3n_text': ('gemma3n_text', {**GEMMA, 'laurel_rank': 8, 'activation_sparsity_pattern': [0.5, 0.8, 0.0, 0.0,
                                                                                                  0.0, 0.0]}),
     'gemma3n_text-b': ('gemma3n_text', {**GEMMA, 'num_hidden_layers': 5, 'layer_types': None,
@@ -324,11 +328,59 @@ CLASSIFIERS = {
     'mpnet': ('mpnet', dict(pad_token_id=1, max_position_embeddings=60, num_labels=2)),
     'deberta-v2': ('deberta-v2', {**DEBERTA, 'share_att_key': True, 'position_buckets': 8, 'norm_rel_ebd': 'layer_norm',
                    'num_labels': 3, 'pooler_hidden_act': 'gelu'}),
+    'eurobert': ('eurobert', dict(num_labels=3)),
+    'eurobert-b': ('eurobert', dict(num_labels=2, classifier_pooling='mean')),
+    'eurobert-c': ('eurobert', dict(num_labels=2, classifier_pooling='bos')),
+    'nomic_bert': ('nomic_bert', dict(num_labels=2)),
+    'gte': ('gte', dict(num_labels=2)),
     'modernbert': ('modernbert', dict(num_labels=2, local_attention=8)),
     'modernbert-b': ('modernbert', dict(num_labels=2, local_attention=8, classifier_pooling='mean',
         classifier_bias=True,
                      classifier_activation='relu', norm_bias=True)),
 }
+# Heads for tokens: words behind masks, classes, spans.
+SHORT = dict(num_hidden_layers=1)
+COUNTED = dict(**SHORT, pad_token_id=1, max_position_embeddings=60)
+TOKENS = {
+    'words': (AutoModelForMaskedLM, {
+        'bert': ('bert', {**SHORT, 'hidden_act': 'relu'}),
+        'bert-b': ('bert', {**SHORT, 'tie_word_embeddings': False}),
+        'roberta': ('roberta', {**COUNTED, 'hidden_act': 'relu'}),
+        'roberta-b': ('roberta', {**COUNTED, 'tie_word_embeddings': False}),
+        'distilbert': ('distilbert', dict(dim=48, n_layers=1, n_heads=4, hidden_dim=64)),
+        'electra': ('electra', {**SHORT, 'embedding_size': 20, 'hidden_act': 'relu'}),
+        'albert': ('albert', {**SHORT, 'embedding_size': 20}),
+        'rembert': ('rembert', {**SHORT, 'input_embedding_size': 20, 'output_embedding_size': 24}),
+        'deberta-v2': ('deberta-v2', {**DEBERTA, **SHORT, 'position_buckets': 8}),
+        'modernbert': ('modernbert', {**SHORT, 'local_attention': 8, 'classifier_activation': 'relu'}),
+        'modernbert-b': ('modernbert', {**SHORT, 'decoder_bias': False, 'classifier_bias': True, 'norm_bias': True,
+                                        'tie_word_embeddings': False}),
+        'eurobert': ('eurobert', {**SHORT, 'mlp_bias': True}),
+        'eurobert-b': ('eurobert', {**SHORT, 'tie_word_embeddings': True}),
+        'nomic_bert': ('nomic_bert', SHORT),
+        'gte': ('gte', SHORT),
+    }),
+    'classes': (AutoModelForTokenClassification, {
+        'bert-c': ('bert', {**SHORT, 'num_labels': 3}),
+        'modernbert-c': ('modernbert', {**SHORT, 'num_labels': 4}),
+        'distilbert-c': ('distilbert', dict(dim=48, n_layers=1, n_heads=4, hidden_dim=64, num_labels=2)),
+    }),
+    'spans': (AutoModelForQuestionAnswering, {
+        'roberta-q': ('roberta', COUNTED),
+        'modernbert-q': ('modernbert', SHORT),
+    }),
+}
+
+
+def token_answers(model, vocab, seed):
+    ids = torch.randint(3, vocab, (2, 12), generator=torch.Generator().manual_seed(seed))
+    mask = torch.ones_like(ids)
+    ids[1, 8:], mask[1, 8:] = model.config.pad_token_id, 0
+    with torch.no_grad():
+        out = model(ids, attention_mask=mask)
+    logits = out.logits if hasattr(out, 'logits') else torch.stack([out.start_logits, out.end_logits], -1)
+    found = {'input_ids': ids, 'attention_mask': mask, 'logits': logits}
+    return {k: v.numpy().astype(np.float32 if v.is_floating_point() else np.int32) for k, v in found.items()}
 
 
 def classifier_answers(model, vocab, seed):
@@ -526,7 +578,7 @@ def run(stem, kinds, base, names, make, answer):
 
 
 def main():
-    asked = sys.argv[1:] or [*MODELS, *ENCODERS, *SEQ2SEQ, 'classifiers']
+    asked = sys.argv[1:] or [*MODELS, *ENCODERS, *SEQ2SEQ, 'classifiers', 'tokens']
     decoders, encoders, pairs = ([n for n in asked if n in table] for table in (MODELS, ENCODERS, SEQ2SEQ))
     if decoders:
         run('families', MODELS, SIZES, decoders, AutoModelForCausalLM, answers)
@@ -535,6 +587,8 @@ def main():
     if 'classifiers' in asked:
         run('classifiers', CLASSIFIERS, ENCODER, list(CLASSIFIERS), AutoModelForSequenceClassification,
             classifier_answers)
+    for make, table in TOKENS.values() if 'tokens' in asked else ():
+        run('tokens', table, ENCODER, list(table), make, token_answers)
     if pairs:
         run('seq2seq', SEQ2SEQ, {}, pairs, AutoModelForSeq2SeqLM, seq2seq_answers)
 

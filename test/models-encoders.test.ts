@@ -13,6 +13,7 @@ import { loadModel } from '../src/models/load.js';
 import type { Seq2Seq } from '../src/models/seq2seq.js';
 import { distanceBucket } from '../src/models/t5.js';
 import { TextClassifier } from '../src/models/text-classifier.js';
+import { MaskedLanguageModel, QuestionAnswerer, TokenClassifier } from '../src/models/token-models.js';
 import type { Vit } from '../src/models/vit.js';
 import { Module } from '../src/nn/module.js';
 import { findGolden, missingGolden } from '../src/parity/golden.js';
@@ -23,7 +24,7 @@ import type { Tensor } from '../src/tensor/tensor.js';
 import { testDevices } from '../src/testing/devices.js';
 import { loadTokenizer } from '../src/tokenizers/index.js';
 import { scratch } from './io-support.js';
-import { answerOf, classifiers, encoders, familyFolder, pairs, skipEncoders } from './models-support.js';
+import { answerOf, classifiers, encoders, familyFolder, pairs, skipEncoders, tokenHeads } from './models-support.js';
 import { withTokenizer } from './small-models.js';
 
 type Golden = Record<string, Tensor>;
@@ -168,6 +169,58 @@ test('texts have classes, pairs have scores, alone as in a batch', { skip: missi
     { kind: 'encoder', device: 'cpu' },
   );
   assert.throws(() => new TextClassifier(plain.model, tokenizer), /no head for sequence classification/);
+});
+
+const withTokenHead = (name: string): TextEncoder =>
+  loadModel<TextEncoder>(
+    familyFolder(name, (f) => f, tokenHeads),
+    { kind: 'encoder', device: 'cpu' },
+  ).model;
+for (const name of Object.keys(tokenHeads))
+  test(`head for tokens ${name}: the logits of transformers, padded behind`, () =>
+    scope(() =>
+      noGrad(() => {
+        const of = (key: string): Tensor => answerOf(name, key, 'tokens');
+        const model = withTokenHead(name);
+        const mask = of('attention_mask');
+        const [got, want] = [model.tokenLogits({ ids: of('input_ids'), mask }), of('logits')];
+        assert.deepEqual(got.shape, want.shape);
+        const real = mask.cast('f32').unsqueeze(-1);
+        assert.ok(got.sub(want).mul(real).abs().max().item() / want.abs().max().item() <= 1e-4);
+        model.dispose();
+      }),
+    ));
+test('masks are filled, tokens have classes, questions have answers', { skip: missingGolden('hf/bert') }, async () => {
+  const tokenizer = loadTokenizer(withTokenizer('bert'));
+  const words = new MaskedLanguageModel(withTokenHead('bert'), tokenizer);
+  const masked = 'the [MASK] sat on a [MASK]';
+  const filled = await words.fill(masked, 3);
+  const [{ ids, logits }] = await words.logits([masked, 'a cat'], { batchSize: 1 });
+  const places = ids.flatMap((id, i) => (tokenizer.token(id) === '[MASK]' ? [i] : []));
+  assert.equal(places.length, 2);
+  places.forEach((at, k) => {
+    const best = logits[at].indexOf(Math.max(...logits[at]));
+    assert.equal(filled[k][0].id, best);
+    assert.ok(filled[k].length === 3 && filled[k][0].score >= filled[k][1].score);
+  });
+  await assert.rejects(words.fill('the cat'), /has no "\[MASK\]"/);
+  const named = new TokenClassifier(withTokenHead('bert-c'), tokenizer);
+  const [classes] = await named.classify(['the cat sat']);
+  assert.deepEqual(
+    classes.map((c) => c.id),
+    tokenizer.encode('the cat sat', { special: false }),
+  );
+  assert.ok(classes.every((c) => /^LABEL_[012]$/.test(c.label) && c.score > 1 / 3));
+  const answerer = new QuestionAnswerer(withTokenHead('roberta-q'), tokenizer);
+  const passage = 'the cat sat on a mat';
+  const { text, span, score } = await answerer.answer('where did the dog go', passage, 2);
+  assert.ok(
+    passage.replaceAll(' ', '').includes(text) && text.length > 0 && span[1] - span[0] < 2 && score > 0 && score <= 1,
+  );
+  assert.throws(
+    () => new QuestionAnswerer(withTokenHead('bert-c'), tokenizer),
+    /no head for spans, but one for classes/,
+  );
 });
 
 test("T5's dense_act_fn counts where it differs from feed_forward_proj; far distances share rows as transformers'", () =>

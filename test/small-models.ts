@@ -17,17 +17,17 @@ export const WHISPER_SOUND = {
 export function withTokenizer(family: string, preprocessor?: object): string {
   const dir = scratch();
   cpSync(findGolden(`hf/${family}`) as string, dir, { recursive: true });
-  const words = ['[PAD]', '[UNK]', '[CLS]', '[SEP]', ...'the cat sat on a mat and dog ran'.split(' ')];
+  const words = ['[PAD]', '[UNK]', '[CLS]', '[SEP]', ...'the cat sat on a mat and dog ran [MASK]'.split(' ')];
   const special = (id: number): object => ({ id, content: words[id], special: true, normalized: false });
   const json = {
     model: { type: 'WordLevel', vocab: Object.fromEntries(words.map((w, i) => [w, i])), unk_token: '[UNK]' },
-    added_tokens: [0, 1, 2, 3].map(special),
+    added_tokens: [0, 1, 2, 3, words.length - 1].map(special),
     pre_tokenizer: { type: 'WhitespaceSplit' },
     post_processor: { type: 'BertProcessing', sep: ['[SEP]', 3], cls: ['[CLS]', 2] },
     decoder: { type: 'Fuse' },
   };
   writeFileSync(join(dir, 'tokenizer.json'), JSON.stringify(json));
-  writeFileSync(join(dir, 'tokenizer_config.json'), JSON.stringify({ pad_token: '[PAD]' }));
+  writeFileSync(join(dir, 'tokenizer_config.json'), JSON.stringify({ pad_token: '[PAD]', mask_token: '[MASK]' }));
   if (preprocessor) writeFileSync(join(dir, 'preprocessor_config.json'), JSON.stringify(preprocessor));
   return dir;
 }

@@ -3,7 +3,7 @@
 import { bytesOf } from '../base/dtype.js';
 import type { CausalLM, DecoderCache } from '../models/index.js';
 import { cacheDType, cacheWidth } from '../nn/kv-cache.js';
-import { keyed, keyKeeper } from '../models/features.js';
+import { keyed, keyKeeper, WIDEST_HEAD } from '../models/features.js';
 import { ropeRegime } from '../models/rope.js';
 import { noGrad } from '../tensor/autograd.js';
 import { tensor } from '../tensor/create.js';
@@ -73,6 +73,7 @@ export function pageable(model: CausalLM, contextTokens: number): boolean {
     const m = keyed(mixer);
     if (!m) return true;
     if (m.kind === 'attention' && m.chunk !== undefined && m.chunk < contextTokens) return false;
+    if (m.kind === 'attention' && m.headDim > WIDEST_HEAD) return false;
     const { rope } = m;
     if (!rope) return true;
     if (rope.type === 'dynamic' && rope.alpha === undefined) return false;

@@ -7,7 +7,7 @@ import type { Replay } from '../backends/gpu/gpu.js';
 import { hasLooseAdapters } from '../nn/lora.js';
 import { bytesOf, type DType } from '../base/dtype.js';
 import type { CausalLM, DecoderCache } from '../models/index.js';
-import { keepsKeys } from '../models/features.js';
+import { type Attention, keepsKeys, WIDEST_HEAD } from '../models/features.js';
 import { ropeRegime } from '../models/rope.js';
 import { noGrad } from '../tensor/autograd.js';
 import { tensor, zeros } from '../tensor/create.js';
@@ -72,9 +72,10 @@ export class GraphDecoder implements Decoder {
   static serves(model: CausalLM): boolean {
     const { hiddenSize, layers, logitFactor = 1, embedWidth } = model.config;
     const aligned = hiddenSize % (16 / bytesOf(model.dtype)) === 0;
-    // A convolution's memory or a state moves on with every step, and a step may run before its turn; chunks have no op
-    // that reads them by length.
-    const recorded = layers.every(({ mixer: m }) => keepsKeys(m) && (m.kind !== 'attention' || m.chunk === undefined));
+    // A convolution's memory or a state moves on with every step, and a step may run before its turn; chunks and very
+    // wide heads have no op that reads them by length.
+    const read = (m: Attention): boolean => m.chunk === undefined && m.headDim <= WIDEST_HEAD;
+    const recorded = layers.every(({ mixer: m }) => keepsKeys(m) && (m.kind !== 'attention' || read(m)));
     // A dynamic rope turns every new token by another table.
     const still = layers.every(
       ({ mixer: m }) => !keepsKeys(m) || m.rope?.type !== 'dynamic' || m.rope.alpha !== undefined,

@@ -19,6 +19,7 @@ import {
 import type { ModelRow } from './model-row.js';
 import { type FeedForward, feedForward, keysMask, type MultiHead, multiHead, type MultiHeadNames } from './parts.js';
 import type { ModelSource } from './source.js';
+import { tokenHead } from './token-head.js';
 import { distanceBucket } from './t5.js';
 
 interface BertConfig {
@@ -58,6 +59,8 @@ interface BertNames {
   readonly embedIn?: string;
   readonly pooler?: string;
   readonly classifier: ClassifierNames;
+  /** The activation of a head for words, where it is not the model's own. */
+  readonly wordsBent?: string;
 }
 const BERT: BertNames = {
   layer: 'encoder.layer',
@@ -75,6 +78,7 @@ const BERT: BertNames = {
 const ROBERTA: BertNames = {
   ...BERT,
   classifier: { dense: ['classifier.dense', 'tanh'], out: 'classifier.out_proj' },
+  wordsBent: 'gelu',
 };
 const MEGATRON: BertNames = { ...BERT, norm1: 'attention.ln', norm2: 'ln', lastNorm: 'encoder.ln', plainSum: true };
 const XL: BertNames = {
@@ -101,6 +105,7 @@ const MPNET: BertNames = {
   mlp: ['intermediate.dense', 'output.dense'],
   norm2: 'output.LayerNorm',
   classifier: { dense: ['classifier.dense', 'tanh'], out: 'classifier.out_proj' },
+  wordsBent: 'gelu',
 };
 const ALBERT: BertNames = {
   layer: 'encoder.albert_layer_groups',
@@ -227,7 +232,11 @@ function oldNorms(source: ModelSource): VarBuilder {
 /** With a head of the family's kind, where the files are a classifier's. */
 function bert(c: Config, source: ModelSource, vb: VarBuilder, config: BertConfig, names: BertNames): Bert {
   const head = classifies(c) ? new ClassifierHead(c, source, config.width, names.classifier) : undefined;
-  return new Bert(vb, config, names, head);
+  const made = new Bert(vb, config, names, head);
+  const activation = names.wordsBent ?? config.activation;
+  const style = { eps: config.eps, activation, words: made.words.weight, builder: oldNorms(source) };
+  made.tokens = tokenHead(c, source, style);
+  return made;
 }
 /** The encoder inside a model with a head: 'bert.', 'roberta.'. */
 function inside(source: ModelSource, vb: VarBuilder, ...prefixes: readonly string[]): VarBuilder {
@@ -292,7 +301,7 @@ export const BERT_FAMILIES: readonly ModelRow[] = [
       source.ignore(/^(generator_\w+|discriminator_\w+)\./);
       const wide = embedWidth === config.width ? {} : { embedWidth };
       const head: ClassifierNames = { dense: ['classifier.dense', 'gelu'], out: 'classifier.out_proj' };
-      const names = { ...BERT, embedIn: 'embeddings_project', classifier: head };
+      const names = { ...BERT, embedIn: 'embeddings_project', classifier: head, wordsBent: 'gelu' };
       return bert(c, source, inside(source, oldNorms(source), 'electra'), { ...config, ...wide }, names);
     },
   },

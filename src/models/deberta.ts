@@ -20,6 +20,7 @@ import {
 import type { ModelRow } from './model-row.js';
 import { type FeedForward, feedForward } from './parts.js';
 import type { ModelSource } from './source.js';
+import { tokenHead } from './token-head.js';
 
 /** Which of the two looks at distances: a query at the distance of keys, a key at that of queries. */
 type Looks = readonly ('c2p' | 'p2c')[];
@@ -283,10 +284,11 @@ function deberta(c: Config, source: ModelSource): Deberta {
   const act = c.activation('pooler_hidden_act', 'gelu');
   const head = { dense: ['pooler.dense', act] as const, out: 'classifier' };
   if (!classifies(c)) source.ignore(/^pooler\./);
-  return new Deberta(
+  const words = embedding(c.count('vocab_size'), narrow, e.pp('word_embeddings'));
+  const made = new Deberta(
     {
       positions,
-      words: embedding(c.count('vocab_size'), narrow, e.pp('word_embeddings')),
+      words,
       places: c.flag('position_biased_input', true)
         ? embedding(positions, narrow, e.pp('position_embeddings'))
         : undefined,
@@ -310,6 +312,8 @@ function deberta(c: Config, source: ModelSource): Deberta {
     },
     width,
   );
+  made.tokens = tokenHead(c, source, { eps, activation: config.activation, words: words.weight });
+  return made;
 }
 export const DEBERTA_FAMILIES: readonly ModelRow[] = [
   { kind: 'encoder', types: ['deberta', 'deberta-v2'], build: deberta },

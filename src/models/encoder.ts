@@ -6,6 +6,7 @@ import { Module } from '../nn/module.js';
 import type { Tensor } from '../tensor/tensor.js';
 import type { Config } from './config.js';
 import type { ModelSource } from './source.js';
+import type { TokenHead } from './token-head.js';
 
 export interface EncoderInput {
   /** Token numbers, (batch, time). */
@@ -31,7 +32,14 @@ export abstract class TextEncoder extends Module {
   abstract readonly maxTokens: number;
   /** The head for whole texts, where the files are those of a classifier. */
   readonly classifier?: ClassifierHead;
+  /** The head for tokens, where the files have one: words behind masks, classes of tokens, spans that answer. */
+  tokens?: TokenHead | undefined;
   abstract forward(input: EncoderInput): EncoderOutput;
+  /** What the head for tokens answers, (batch, time, words, classes or 2). */
+  tokenLogits(input: EncoderInput): Tensor {
+    if (!this.tokens) throw new ArgumentError('encoder: the model has no head for tokens');
+    return this.tokens.forward(this.forward(input).hidden);
+  }
 
   protected checkInput({ ids, mask }: EncoderInput): void {
     if (
@@ -57,15 +65,15 @@ export interface ClassifierNames {
   readonly bare?: boolean;
   /** A norm behind the activation. */
   readonly norm?: { readonly name: string; readonly eps: number; readonly useBias: boolean };
-  /** The mean of all tokens' vectors is read, not the first. */
-  readonly mean?: boolean;
+  /** The mean of all tokens' vectors is read, not the first; 'late': of what the head makes of each. */
+  readonly mean?: boolean | 'late';
 }
 /** From the first token's vector, from the mean of all, or from what the pooler makes of them, to a number a class. */
 export class ClassifierHead extends Module {
   readonly dense: Linear | undefined;
   readonly norm: LayerNorm | undefined;
   readonly out: Linear;
-  readonly #mean: boolean;
+  readonly #mean: boolean | 'late';
   /** The classes' names, by number. */
   readonly labels: readonly string[];
   /** A text may be of several classes. */
@@ -92,9 +100,11 @@ export class ClassifierHead extends Module {
   }
   forward({ hidden, pooled }: EncoderOutput, mask?: Tensor): Tensor {
     if (!this.dense) return this.out.forward(pooled as Tensor);
-    const read = this.#mean ? meanOf(hidden, mask) : hidden.narrow(1, 0, 1).squeeze(1);
+    const late = this.#mean === 'late';
+    const read = late ? hidden : this.#mean ? meanOf(hidden, mask) : hidden.narrow(1, 0, 1).squeeze(1);
     const made = this.#bend(this.dense.forward(read));
-    return this.out.forward(this.norm ? this.norm.forward(made) : made);
+    const logits = this.out.forward(this.norm ? this.norm.forward(made) : made);
+    return late ? meanOf(logits, mask) : logits;
   }
 }
 /** Of tokens (b, t, width), without padding. */

@@ -230,6 +230,8 @@ export type Mixer =
   | SharedMamba
   | { readonly kind: 'none' };
 
+/** The widest heads that the op for attention takes. */
+export const WIDEST_HEAD = 256;
 /** Whether a mixer keeps keys by token and nothing else. */
 export const keepsKeys = (m: Mixer): m is Attention | LatentAttention => m.kind === 'attention' || m.kind === 'latent';
 /** The part of a mixer that looks at keys by token. */

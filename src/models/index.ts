@@ -28,4 +28,13 @@ export { ImageClassifier, type ImageInput, ImageTextModel } from './image-models
 export { SpeechModel, type TranscribeOptions } from './speech-model.js';
 export { TextClassifier, type TextOrPair } from './text-classifier.js';
 export { TextToText } from './text-to-text.js';
+export {
+  type Answer,
+  type FilledMask,
+  MaskedLanguageModel,
+  QuestionAnswerer,
+  type TokenClass,
+  TokenClassifier,
+  type TokenLogits,
+} from './token-models.js';
 export { type HubOptions, type HubProgress, modelPath } from '../hub/index.js';

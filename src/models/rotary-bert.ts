@@ -19,6 +19,7 @@ import type { ModelRow } from './model-row.js';
 import { chunks, GatedFeedForward, keysMask, MultiHead } from './parts.js';
 import { readRope, type RopeFeature, type RopeTable, ropeTable } from './rope.js';
 import type { ModelSource } from './source.js';
+import { type TokenHeadStyle, tokenHead } from './token-head.js';
 
 interface RotaryBertConfig {
   readonly vocabSize: number;
@@ -131,6 +132,17 @@ const MODERN_WITHOUT_EFFECT = [
   ...['tie_word_embeddings', 'cls_token_id', 'reference_compile', 'repad_logits_with_grad', 'position_embedding_type'],
 ];
 
+/** With the head for tokens that the files have. */
+function withTokens(
+  c: Config,
+  source: ModelSource,
+  made: RotaryBert,
+  style: Omit<TokenHeadStyle, 'words'>,
+): RotaryBert {
+  made.tokens = tokenHead(c, source, { ...style, words: made.words.weight });
+  return made;
+}
+
 /** Where the files are those of a classifier. */
 function modernHead(c: Config, source: ModelSource, { width, eps }: RotaryBertConfig): ClassifierHead | undefined {
   if (!classifies(c)) return undefined;
@@ -201,7 +213,7 @@ function modernBert(c: Config, source: ModelSource): RotaryBert {
       kind === 'sliding_attention' ? half : undefined,
     );
   });
-  return new RotaryBert(
+  const made = new RotaryBert(
     config,
     {
       words: embedding(config.vocabSize, width, vb.pp('embeddings.tok_embeddings')),
@@ -212,6 +224,11 @@ function modernBert(c: Config, source: ModelSource): RotaryBert {
     kinds.map((kind) => ropes[kind]),
     modernHead(c, source, config),
   );
+  return withTokens(c, source, made, {
+    eps: config.eps,
+    activation: c.activation('classifier_activation', 'gelu'),
+    bare: { dense: !c.flag('classifier_bias', false), norm: !useBias, out: !c.flag('decoder_bias', true) },
+  });
 }
 
 /** Fields of nomic's own files whose other values would change the result. */
@@ -267,8 +284,9 @@ function nomicBert(c: Config, source: ModelSource): RotaryBert {
     theta: c.number('rotary_emb_base', 1000),
   });
   const types = c.count('type_vocab_size', 2);
-  const theirs = source.has('emb_ln.weight');
-  const vb = source.builder;
+  const within = source.names.some((n) => n.startsWith('nomic_bert.'));
+  const vb = within ? source.builder.pp('nomic_bert') : source.builder;
+  const theirs = vb.has('emb_ln.weight');
   const bare = { bias: false };
   const blocks = Array.from({ length: config.layers }, (_, i) => {
     const at = theirs ? vb.pp('encoder.layers', i) : vb.pp('layers', i);
@@ -296,7 +314,8 @@ function nomicBert(c: Config, source: ModelSource): RotaryBert {
       false,
     );
   });
-  return new RotaryBert(
+  source.ignore(/^(nomic_bert\.)?pooler\./);
+  const made = new RotaryBert(
     config,
     {
       words: embedding(config.vocabSize, width, vb.pp('embeddings.word_embeddings')),
@@ -305,8 +324,14 @@ function nomicBert(c: Config, source: ModelSource): RotaryBert {
       blocks,
     },
     blocks.map(() => rope),
+    pooledHead(c, source, width, 'nomic_bert.pooler.dense'),
   );
+  return withTokens(c, source, made, { eps, activation: config.activation });
 }
+
+/** Where the files are those of a classifier that reads the pooler's answer. */
+const pooledHead = (c: Config, source: ModelSource, width: number, pooler: string): ClassifierHead | undefined =>
+  classifies(c) ? new ClassifierHead(c, source, width, { dense: [pooler, 'tanh'], out: 'classifier' }) : undefined;
 
 /** Sizes under the names that most configs have. */
 const usualSizes = (c: Config): Omit<RotaryBertConfig, 'eps' | 'activation'> => ({
@@ -318,11 +343,18 @@ const usualSizes = (c: Config): Omit<RotaryBertConfig, 'eps' | 'activation'> => 
   positions: c.count('max_position_embeddings', 8192),
 });
 
+/** Where the files are those of a classifier. */
+function euroHead(c: Config, source: ModelSource, width: number): ClassifierHead | undefined {
+  if (!classifies(c)) return undefined;
+  c.only('classifier_pooling', 'bos', 'mean', 'late');
+  const pooling = c.text('classifier_pooling', 'late');
+  const mean = pooling === 'late' ? pooling : pooling === 'mean';
+  return new ClassifierHead(c, source, width, { dense: ['dense', 'gelu'], out: 'classifier', mean });
+}
 /** Llama's layers that look both ways. */
 function euroBert(c: Config, source: ModelSource): RotaryBert {
   c.ignore('tie_word_embeddings', 'mask_token_id', 'classifier_pooling', 'pretraining_tp', 'clf_pooling');
   c.only('is_causal', false);
-  if (classifies(c)) throw new UnsupportedError(`${c.where}: EuroBERT's head for classification is not served`);
   source.ignore(TASK_HEADS);
   const vb = source.has('model.embed_tokens.weight') ? source.builder.pp('model') : source.builder;
   const config: RotaryBertConfig = {
@@ -363,21 +395,23 @@ function euroBert(c: Config, source: ModelSource): RotaryBert {
   });
   const words = embedding(config.vocabSize, width, vb.pp('embed_tokens'));
   const finalNorm = rmsNorm(width, vb.pp('norm'), eps);
-  return new RotaryBert(
+  const made = new RotaryBert(
     config,
     { words, blocks, finalNorm },
     blocks.map(() => rope),
+    euroHead(c, source, width),
   );
+  return withTokens(c, source, made, { eps, activation: 'gelu', plain: true, bare: { out: !mlpBias } });
 }
 
 /** GTE: Nomic's layers with biases, under names of its own. */
 function gte(c: Config, source: ModelSource): RotaryBert {
   c.ignore('tie_word_embeddings');
   c.only('position_embedding_type', 'rope');
-  if (classifies(c)) throw new UnsupportedError(`${c.where}: GTE's head for classification is not served`);
   source.ignore(TASK_HEADS);
   source.ignore(/(^|\.)pooler\./);
-  const vb = source.has('new.embeddings.word_embeddings.weight') ? source.builder.pp('new') : source.builder;
+  const prefix = ['new', 'gte'].find((p) => source.has(`${p}.embeddings.word_embeddings.weight`));
+  const vb = prefix ? source.builder.pp(prefix) : source.builder;
   const config: RotaryBertConfig = {
     ...usualSizes(c),
     eps: c.number('layer_norm_eps', 1e-12),
@@ -403,7 +437,7 @@ function gte(c: Config, source: ModelSource): RotaryBert {
       false,
     );
   });
-  return new RotaryBert(
+  const made = new RotaryBert(
     config,
     {
       words: embedding(config.vocabSize, width, vb.pp('embeddings.word_embeddings')),
@@ -412,7 +446,9 @@ function gte(c: Config, source: ModelSource): RotaryBert {
       blocks,
     },
     blocks.map(() => rope),
+    pooledHead(c, source, width, `${prefix}.pooler.dense`),
   );
+  return withTokens(c, source, made, { eps, activation: 'gelu' });
 }
 
 export const ROTARY_BERT_FAMILIES: readonly ModelRow[] = [

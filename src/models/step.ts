@@ -1,5 +1,5 @@
 // One run of tokens through a decoder: at which positions they stand, and what their attention sees. Caches live here.
-import { ArgumentError } from '../base/errors.js';
+import { ArgumentError, UnsupportedError } from '../base/errors.js';
 import { type CacheType, KvCache } from '../nn/kv-cache.js';
 import type { AnyLinear } from '../nn/layers.js';
 import { noGrad } from '../tensor/autograd.js';
@@ -7,7 +7,7 @@ import { tensor } from '../tensor/create.js';
 import type { Device } from '../tensor/device.js';
 import { keep, keeper } from '../tensor/scope.js';
 import type { Tensor } from '../tensor/tensor.js';
-import { type Attention, type Features, keyKeeper, remembers } from './features.js';
+import { type Attention, type Features, keyKeeper, remembers, WIDEST_HEAD } from './features.js';
 import type { AttentionMixer } from './mixers.js';
 import type { RopeTable } from './rope.js';
 
@@ -186,6 +186,31 @@ export function seen(
   return tensor(bytes, { shape: [pads.length, 1, time, keys], device });
 }
 
+/** Attention of heads that are wider (Gemma 4), by products: q (b, heads, t, d), k and v (b, kvHeads, n, d). */
+function attendWide(q: Tensor, k: Tensor, v: Tensor, mask: Tensor, how: AttendOptions): Tensor {
+  const { scale, softcap, sinks, alibi } = how;
+  const [b, heads, t, d] = q.shape;
+  if (sinks || alibi || k.dtype !== q.dtype)
+    throw new UnsupportedError(
+      `attention: heads of ${d} numbers, beyond ${WIDEST_HEAD}, with ${sinks ? 'sinks' : alibi ? 'alibi' : `keys kept in ${k.dtype}`}`,
+    );
+  const [, groups, n] = k.shape;
+  const rows = q.reshape([b, groups, (heads / groups) * t, d]);
+  const scores = rows.matmul(k.t()).reshape([b, heads, t, n]).cast('f32').affine(scale, 0);
+  const capped = softcap
+    ? scores
+        .affine(1 / softcap, 0)
+        .tanh()
+        .affine(softcap, 0)
+    : scores;
+  const open = mask.ne(0).broadcastTo(capped.shape);
+  const weights = open.where(capped, capped.constant(-1e30)).softmax(-1).cast(q.dtype);
+  return weights
+    .reshape([b, groups, (heads / groups) * t, n])
+    .matmul(v)
+    .reshape([b, heads, t, d]);
+}
+
 /** Sequences of equal length in one batch, padded in front or not, with a cache or without. */
 export class BatchStep implements Step {
   /** Tokens of the longest sequence after this run. */
@@ -254,8 +279,9 @@ export class BatchStep implements Step {
     const cache = this.#cache?.kv(layer);
     const turned = (x: Tensor): Tensor => x.permute([0, 2, 1, 3]);
     const time = this.#time;
+    const wide = q.shape[3] > WIDEST_HEAD;
     // Without a cache nothing is turned: the result lies as the next product reads it.
-    if (!cache && !this.#pads && (chunk === undefined || time <= chunk)) {
+    if (!wide && !cache && !this.#pads && (chunk === undefined || time <= chunk)) {
       const bounded = window !== undefined && time > window ? { window: [window - 1, 0] as [number, number] } : {};
       const [keys, values] = this.#all(layer, k && v && [k, v], how.lends);
       return q.sdpa(keys, values, { layout: 'bthd', causal: true, ...extra, ...bounded });
@@ -267,12 +293,13 @@ export class BatchStep implements Step {
     const query = turned(q);
     // Chunks begin where the position says; within the first one they are plain causal.
     const chunked = chunk !== undefined && first + n > chunk;
-    if (!this.#pads && !chunked) {
+    if (!wide && !this.#pads && !chunked) {
       const bounded = window !== undefined && n > window ? { window: [window - 1, 0] as [number, number] } : {};
       return turned(query.sdpa(keys, values, { causal: true, ...extra, ...bounded }));
     }
     const pads = this.#pads ?? [0];
     const mask = seen({ time: this.#time, keys: n, first, window, chunk }, pads, this.#device);
+    if (wide) return turned(attendWide(query, keys, values, mask, how));
     return turned(query.sdpa(keys, values, { causal: true, mask, ...extra }));
   }
   /** What a layer looks at: its own, or what an earlier one lent. */

@@ -7,7 +7,7 @@ import { tensor } from '../tensor/create.js';
 import { scope } from '../tensor/scope.js';
 import type { Tensor } from '../tensor/tensor.js';
 import { type Encoded, loadTokenizer, type Tokenizer } from '../tokenizers/index.js';
-import type { TextEncoder } from './encoder.js';
+import type { EncoderInput, TextEncoder } from './encoder.js';
 import type { Classified } from './image-models.js';
 import { loadModel } from './load.js';
 
@@ -15,12 +15,37 @@ import { loadModel } from './load.js';
 export type TextOrPair = string | readonly [first: string, second: string];
 
 const sigmoid = (x: number): number => 1 / (1 + Math.exp(-x));
-const softmax = (row: readonly number[]): number[] => {
+/** Shares that sum to 1. */
+export const softmax = (row: readonly number[]): number[] => {
   const most = Math.max(...row);
   const powers = row.map((x) => Math.exp(x - most));
   const sum = powers.reduce((a, b) => a + b, 0);
   return powers.map((p) => p / sum);
 };
+
+/** Texts and pairs as tokens. Texts that are too long are cut; of a pair the longer one gives way. */
+export function parted(encoder: TextEncoder, tokenizer: Tokenizer, texts: readonly TextOrPair[]): Encoded[] {
+  const maxLength = Math.min(tokenizer.maxLength ?? Infinity, encoder.maxTokens);
+  return texts.map((t) =>
+    typeof t === 'string'
+      ? tokenizer.encodeParts(t, { maxLength })
+      : tokenizer.encodeParts(t[0], { pair: t[1], maxLength }),
+  );
+}
+/** Rows of tokens as an encoder reads them, padded behind. */
+export function encodedBatch(encoder: TextEncoder, tokenizer: Tokenizer, rows: readonly Encoded[]): EncoderInput {
+  const { device } = encoder.parameters()[0];
+  const time = Math.max(1, ...rows.map((r) => r.ids.length));
+  const filled = (of: (r: Encoded) => readonly number[], rest: number): Tensor => {
+    const all = rows.flatMap((r) => [...of(r), ...Array<number>(time - r.ids.length).fill(rest)]);
+    return tensor(Int32Array.from(all), { shape: [rows.length, time], device });
+  };
+  return {
+    ids: filled((r) => r.ids, tokenizer.roleId('pad') ?? 0),
+    mask: filled((r) => r.ids.map(() => 1), 0),
+    typeIds: filled((r) => r.typeIds, 0),
+  };
+}
 
 /** Texts to classes (sentiment, topics) and pairs to scores (rerankers): BERT and its kin with a classifier. */
 export class TextClassifier {
@@ -51,12 +76,7 @@ export class TextClassifier {
     } = {},
   ): Promise<number[][]> {
     const { batchSize = 32 } = options;
-    const maxLength = Math.min(this.tokenizer.maxLength ?? Infinity, this.encoder.maxTokens);
-    const rows = texts.map((t) =>
-      typeof t === 'string'
-        ? this.tokenizer.encodeParts(t, { maxLength })
-        : this.tokenizer.encodeParts(t[0], { pair: t[1], maxLength }),
-    );
+    const rows = parted(this.encoder, this.tokenizer, texts);
     const out: number[][] = [];
     for (let at = 0; at < rows.length; at += batchSize) {
       const batch = rows.slice(at, at + batchSize);
@@ -65,18 +85,7 @@ export class TextClassifier {
     return out;
   }
   #run(rows: readonly Encoded[]): Tensor {
-    const { device } = this.encoder.parameters()[0];
-    const time = Math.max(1, ...rows.map((r) => r.ids.length));
-    const filled = (of: (r: Encoded) => readonly number[], rest: number): Tensor => {
-      const all = rows.flatMap((r) => [...of(r), ...Array<number>(time - r.ids.length).fill(rest)]);
-      return tensor(Int32Array.from(all), { shape: [rows.length, time], device });
-    };
-    const { logits } = this.encoder.forward({
-      ids: filled((r) => r.ids, this.tokenizer.roleId('pad') ?? 0),
-      mask: filled((r) => r.ids.map(() => 1), 0),
-      typeIds: filled((r) => r.typeIds, 0),
-    });
-    return logits as Tensor;
+    return this.encoder.forward(encodedBatch(this.encoder, this.tokenizer, rows)).logits as Tensor;
   }
   /**
    * The likeliest classes of each text, the best first: shares that sum to 1, or one by one where a text may have

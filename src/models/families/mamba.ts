@@ -219,8 +219,7 @@ const mamba = family({
     noEffect(c);
     const hidden = c.count('hidden_size', undefined, 1);
     const norm: NormFeature = { kind: 'rms', eps: c.number('layer_norm_epsilon', 1e-5) };
-    const inner = Math.trunc(c.number('expand', 2) * hidden);
-    c.only('intermediate_size', inner);
+    const inner = c.count('intermediate_size', Math.trunc(c.number('expand', 2) * hidden), 1);
     const falcon = c.json.model_type === 'falcon_mamba';
     const mixer: Mamba1 = {
       kind: 'mamba',

@@ -154,6 +154,8 @@ function cohere(c: Config): Features {
   const mixture = type === 'cohere2_moe' ? cohereMixture(c, s.layers) : undefined;
   const mean = { ...layerNorm(c, 'layer_norm_eps'), bias: false };
   const norm = mixture && c.has('rms_norm_eps') ? rms(c) : mean;
+  // transformers reads the mixture's stretched ropes under their new name alone.
+  if (mixture && !c.has('rope_parameters')) c.only('rope_scaling');
   const second = type !== 'cohere';
   const period = c.optional('sliding_window_pattern') ?? c.optional('_sliding_window_pattern') ?? 4;
   const windows = second
