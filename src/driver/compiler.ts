@@ -15,7 +15,8 @@ export interface CompileRequest {
 }
 
 export interface Compiler {
-  readonly name: 'NVRTC' | 'hipRTC';
+  /** For people: 'NVRTC'. */
+  readonly name: string;
   /** Part of the cache's key: another version makes other code. */
   readonly version: string;
   /** true, or the sentence that says why the target cannot be compiled for. */
