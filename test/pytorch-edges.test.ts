@@ -1,7 +1,8 @@
 // Where PyTorch's answer is easily missed: ends of gradients, shared memory, nothing to sum, options that cannot be meant.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { arange, einsum, linspace, tensor, zeros } from '../src/index.js';
+import { arange, einsum, hannWindow, linspace, meshgrid, tensor, trilIndices, zeros } from '../src/index.js';
+import { OutOfMemoryError } from '../src/base/errors.js';
 import * as nn from '../src/nn/index.js';
 
 const ids = (...values: number[]) => tensor(values, { dtype: 'i64' });
@@ -78,4 +79,17 @@ test('optimizers refuse options that cannot be meant, and results of ops', () =>
     [() => new nn.SGD([leaf.mul(2)]), /SGD: a parameter is the result of an op/],
   ];
   for (const [f, says] of refused) assert.throws(f, says);
+});
+
+test('what would fill the host with lists is refused, and what fits is not', () => {
+  assert.throws(() => arange(1000).combinations(20), /combinations: 20 of 1000 elements are .* rows/);
+  assert.deepEqual(arange(30).combinations(29).shape, [30, 29]);
+  assert.deepEqual(arange(3).combinations(2, { withReplacement: true }).shape, [6, 2]);
+  assert.deepEqual(arange(2).combinations(3).shape, [0, 3]);
+  assert.throws(() => trilIndices(2 ** 24), OutOfMemoryError);
+  assert.deepEqual(trilIndices(2, 0).shape, [2, 0]);
+  assert.throws(() => hannWindow(2 ** 45), /hannWindow: .* it takes a whole number from 0 to 16777216/);
+  assert.deepEqual(zeros([1, 1, 3]).interpolate({ size: [150_000], mode: 'linear' }).shape, [1, 1, 150_000]);
+  assert.throws(() => arange(4).vander(2 ** 40), /vander: cannot take the arguments/);
+  assert.deepEqual(meshgrid([arange(3)], 'xy')[0].toArray(), [0, 1, 2]);
 });

@@ -89,7 +89,7 @@ function smoothTaps(mode: InterpolateMode, n: number, step: number): Taps {
 /** One dimension made of weighted elements: a sum over taps, every one a choice of elements times their weights. */
 function resized(x: Tensor, d: number, out: number, taps: Taps): Tensor {
   const all = Array.from({ length: out }, (_, i) => taps(i));
-  const most = Math.max(...all.map((t) => t.length));
+  const most = all.reduce((n, t) => Math.max(n, t.length), 0);
   const along = (t: Tensor): Tensor => t.reshape(x.shape.map((_, i) => (i === d ? out : 1)));
   let sum: Tensor | undefined;
   for (let k = 0; k < most; k++) {

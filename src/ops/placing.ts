@@ -28,13 +28,16 @@ const row = alike({
   candle: { none: 'made of other ops' },
 });
 
+/** How many elements `combinations` lists. */
+const MOST_CHOSEN = 2 ** 24;
 /** Rows of index numbers, each a choice of `count` of n; ascending, or never descending where repeats are allowed. */
 function choices(n: number, count: number, repeats: boolean): number[][] {
   let found: number[][] = [[]];
   for (let k = 0; k < count; k++)
     found = found.flatMap((part) => {
       const first = part.length === 0 ? 0 : part[part.length - 1] + (repeats ? 0 : 1);
-      return Array.from({ length: Math.max(n - first, 0) }, (_, i) => [...part, first + i]);
+      const kept = repeats ? 0 : count - 1 - k; // for those that come after
+      return Array.from({ length: Math.max(n - kept - first, 0) }, (_, i) => [...part, first + i]);
     });
   return found;
 }
@@ -169,7 +172,15 @@ export const placingOps = rows({
       requireOptions('combinations', options, ['withReplacement']);
       if (x.rank !== 1) throw new ShapeError(`combinations: ${formatShape(x.shape)} is no list`);
       requireWhole('combinations', 'count', [count], 1);
-      const found = choices(x.size, count, options.withReplacement ?? false);
+      const repeats = options.withReplacement ?? false;
+      // They are listed on the host: n (n - 1) ... / count! rows, or of n + count - 1 where elements may repeat.
+      let rows = 1;
+      for (let k = 0; k < count; k++) rows *= Math.max(repeats ? x.size + k : x.size - k, 0) / (k + 1);
+      if (!(rows * count <= MOST_CHOSEN))
+        throw new ArgumentError(
+          `combinations: ${count} of ${x.size} elements are ${rows} rows; it lists up to ${MOST_CHOSEN} elements`,
+        );
+      const found = choices(x.size, count, repeats);
       if (found.length === 0) return x.newZeros([0, count]);
       const places = x.newTensor(found.flat(), { dtype: 'i64' });
       return x.indexSelect(0, places).reshape([found.length, count]);

@@ -291,9 +291,10 @@ export function stack(tensors: readonly Tensor[], dim = 0): Tensor {
 }
 /** Coordinate grids of vectors; 'xy' exchanges the first two dimensions. */
 export function meshgrid(vectors: readonly Tensor[], indexing: 'ij' | 'xy' = 'ij'): Tensor[] {
-  if (!Array.isArray(vectors) || vectors.length < 2 || vectors.some((v) => !(v instanceof Tensor) || v.rank !== 1))
-    throw new ArgumentError('meshgrid: takes two vectors or more');
-  const order = indexing === 'xy' ? [1, 0, ...vectors.map((_, i) => i).slice(2)] : vectors.map((_, i) => i);
+  if (!Array.isArray(vectors) || vectors.length === 0 || vectors.some((v) => !(v instanceof Tensor) || v.rank !== 1))
+    throw new ArgumentError('meshgrid: takes a list of vectors');
+  const plain = vectors.map((_, i) => i);
+  const order = indexing === 'xy' && plain.length > 1 ? [1, 0, ...plain.slice(2)] : plain;
   const shape = order.map((i) => vectors[i].size);
   return vectors.map((v, i) => v.reshape(shape.map((_, d) => (order[d] === i ? v.size : 1))).broadcastTo(shape));
 }

@@ -10,6 +10,8 @@ export interface WindowOptions extends TensorOptions {
   periodic?: boolean;
 }
 
+/** Windows are made on the host, number by number. */
+const LONGEST = 2 ** 24;
 /** f of 0 to 1 at n places, computed in double precision; the end is left out where the window is periodic. */
 function windowOf(
   op: string,
@@ -17,8 +19,8 @@ function windowOf(
   { periodic = true, ...options }: WindowOptions,
   f: (x: number) => number,
 ): Tensor {
-  if (!Number.isSafeInteger(n) || n < 0)
-    throw new ArgumentError(`${op}: ${n} elements; it takes a whole number from 0`);
+  if (!Number.isSafeInteger(n) || n < 0 || n > LONGEST)
+    throw new ArgumentError(`${op}: ${n} elements; it takes a whole number from 0 to ${LONGEST}`);
   const last = periodic ? n : n - 1;
   const values = Array.from({ length: n }, (_, i) => (n === 1 ? 1 : f(i / last)));
   return n === 0 ? zeros([0], options) : tensor(values, options);
@@ -60,36 +62,35 @@ export function logspace(start: number, end: number, n: number, base = 10, optio
   return requiresGrad ? values.requireGrad() : values;
 }
 
-const triangle = (
+function triangle(
   op: string,
   rows: number,
   columns: number,
-  inside: (row: number, column: number) => boolean,
+  inside: (columnMinusRow: Tensor) => Tensor,
   options: Pick<TensorOptions, 'device'>,
-): Tensor => {
+): Tensor {
   if (![rows, columns].every((n) => Number.isSafeInteger(n) && n >= 0))
     throw new ArgumentError(`${op}: ${rows} rows and ${columns} columns; both must be whole numbers from 0`);
-  const found: number[][] = [[], []];
-  for (let i = 0; i < rows; i++)
-    for (let j = 0; j < columns; j++) if (inside(i, j)) found.forEach((list, k) => list.push(k === 0 ? i : j));
-  return found[0].length === 0
-    ? zeros([2, 0], { ...options, dtype: 'i64' })
-    : tensor(found, { ...options, dtype: 'i64' });
-};
+  const upTo = (n: number): Tensor => arange(0, n, 1, { ...options, dtype: 'i64' });
+  return inside(upTo(columns).sub(upTo(rows).unsqueeze(1)))
+    .nonzero()
+    .t()
+    .contiguous();
+}
 /** Row and column numbers, (2, count) i64, of a matrix's elements on and below a diagonal. */
 export const trilIndices = (
   rows: number,
   columns = rows,
   offset = 0,
   options: Pick<TensorOptions, 'device'> = {},
-): Tensor => triangle('trilIndices', rows, columns, (i, j) => j - i <= offset, options);
+): Tensor => triangle('trilIndices', rows, columns, (d) => d.le(offset), options);
 /** Row and column numbers, (2, count) i64, of a matrix's elements on and above a diagonal. */
 export const triuIndices = (
   rows: number,
   columns = rows,
   offset = 0,
   options: Pick<TensorOptions, 'device'> = {},
-): Tensor => triangle('triuIndices', rows, columns, (i, j) => j - i >= offset, options);
+): Tensor => triangle('triuIndices', rows, columns, (d) => d.ge(offset), options);
 
 /** Matrices along the diagonal of a larger one, 0 elsewhere; vectors are rows. */
 export function blockDiag(blocks: readonly Tensor[]): Tensor {
