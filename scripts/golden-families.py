@@ -418,6 +418,8 @@ BART = dict(vocab_size=96, d_model=48, encoder_layers=3, decoder_layers=2, encod
             decoder_start_token_id=2, forced_eos_token_id=None)
 # What generate() is told besides: every rule of a choice once, together where they meet.
 RULES = {
+    'bart-b': dict(early_stopping=True),
+    'mbart': dict(early_stopping='never'),
     't5-b': dict(repetition_penalty=1.7, bad_words_ids=[[1], [40], [17, 3]], forced_bos_token_id=9,
                  begin_suppress_tokens=[5, 8]),
     't5-c': dict(no_repeat_ngram_size=2, suppress_tokens=[33, 44], min_length=6, forced_eos_token_id=1),
@@ -466,6 +468,8 @@ def seq2seq_answers(model, vocab, seed):
                'encoded': model.get_encoder()(input_ids=ids, attention_mask=mask).last_hidden_state,
                'logits': model(ids, attention_mask=mask, decoder_input_ids=begun).logits,
                'ruled': model.generate(ids, attention_mask=mask, **{**settings, **model.rules})}
+        wide = dict(num_beams=3, length_penalty=0.7, early_stopping=model.rules.get('early_stopping', False))
+        out['beams'] = model.generate(ids, attention_mask=mask, **{**settings, **model.rules, **wide})
         model.generation_config.eos_token_id = None
         out['greedy'] = model.generate(ids, attention_mask=mask, **settings)
     return {k: v.numpy().astype(np.float32 if v.is_floating_point() else np.int32) for k, v in out.items()}
@@ -518,6 +522,10 @@ def padded_greedy(model, ids, mask):
     return model.generate(ids, attention_mask=mask, max_new_tokens=8, do_sample=False, use_cache=cached)
 
 
+# Searched by beams, too: keys, windows and states that go on from one another.
+BEAMED = ('jamba', 'granite_swa', 'qwen3_next')
+
+
 def answers(model, vocab, seed):
     g = torch.Generator().manual_seed(seed)
     ids = torch.randint(3, vocab, (1, 40), generator=g)
@@ -526,12 +534,16 @@ def answers(model, vocab, seed):
     padded[0, :5], mask[0, :5] = 0, 0
     model.generation_config.eos_token_id = None
     more = dict(do_sample=False, use_cache=True)
+    wide = dict(num_beams=4, eos_token_id=[5, 9, 20, 33, 41, 60, 77], pad_token_id=0, max_new_tokens=12)
     with torch.no_grad():
         prompt = ids[:, :10]
         out = {'input_ids': ids, 'logits': model(ids).logits, 'prompt': prompt,
                'greedy': model.generate(prompt, attention_mask=torch.ones_like(prompt), max_new_tokens=16, **more),
                'padded_ids': padded, 'padded_mask': mask,
                'padded_greedy': padded_greedy(model, padded, mask)}
+        if model.config.model_type in BEAMED:
+            every = torch.ones_like(prompt)
+            out['beams'] = model.generate(prompt, attention_mask=every, num_return_sequences=4, **more, **wide)
         positions = (mask.cumsum(1) - 1).clamp(min=0)
         kinds = {} if model.config.model_type in ('mamba', 'mamba2', 'falcon_mamba') else {'position_ids': positions}
         if model.config.model_type == 'recurrent_gemma':

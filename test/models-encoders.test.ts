@@ -147,6 +147,22 @@ for (const name of Object.keys(classifiers))
         model.dispose();
       }),
     ));
+test('EuroBERT that looks one way and GTE with positions of another kind are refused by name', () => {
+  const refused: [string, object, RegExp][] = [
+    ['eurobert', { is_causal: true }, /is_causal is true/],
+    ['gte', { position_embedding_type: 'absolute' }, /position_embedding_type is "absolute"/],
+  ];
+  for (const [name, more, message] of refused) {
+    const changed = (added: object): string =>
+      familyFolder(name, (f) => ({ ...f, config: { ...f.config, ...added } }), encoders);
+    const open = (added: object): TextEncoder => loadModel<TextEncoder>(changed(added), { device: 'cpu' }).model;
+    open({}).dispose();
+    assert.throws(
+      () => open(more),
+      (e: Error) => e instanceof UnsupportedError && message.test(e.message),
+    );
+  }
+});
 test('texts have classes, pairs have scores, alone as in a batch', { skip: missingGolden('hf/bert') }, async () => {
   const tokenizer = loadTokenizer(withTokenizer('bert'));
   const pairs = [
@@ -274,6 +290,19 @@ for (const [name, { config, rules }] of Object.entries(pairs))
           chosen.map((row) => upTo(row, end)),
           wanted.map((row) => upTo(row, end)),
         );
+        const { early_stopping: earlyStopping = false } = rules as { early_stopping?: boolean | 'never' };
+        const wide = { beams: 3, lengthPenalty: 0.7, earlyStopping };
+        const searched = model.answer(
+          ids,
+          { ...ruled, ...answerRules({ ...config, ...rules }, name)(ruled), ...wide },
+          mask,
+        );
+        const best = of('beams').toArray() as number[][];
+        assert.deepEqual(
+          searched.map((row) => upTo(row, end)),
+          best.map((row) => upTo(row, end)),
+          'by beams',
+        );
         model.dispose();
       }),
     ));
@@ -281,14 +310,11 @@ test('rules of a choice that are not served are refused by name', () => {
   assert.throws(() => answerRules({ guidance_scale: 3 }, 'model'), /model: guidance_scale is 3/);
   assert.deepEqual(answerRules({ guidance_scale: 1, num_beams: 1 }, 'model')({ start: [0], end: [] }), {});
 });
-test('beams that a folder asks for are not left out without a word', (t) => {
-  const said: string[] = [];
-  t.mock.method(process, 'emitWarning', (text: string) => void said.push(text));
-  answerRules({ num_beams: 4 }, 'model');
-  answerRules({ num_beams: 1 }, 'model');
-  assert.deepEqual(said, [
-    'model: num_beams is 4; there is no beam search here: answers take the likeliest token each time',
-  ]);
+test('beams that a folder asks for are used, and those of several groups refused', () => {
+  const asked = { num_beams: 4, length_penalty: 2, early_stopping: true };
+  const about = { start: [0], end: [] };
+  assert.deepEqual(answerRules(asked, 'model')(about), { beams: 4, lengthPenalty: 2, earlyStopping: true });
+  assert.throws(() => answerRules({ ...asked, num_beam_groups: 2 }, 'model'), /num_beam_groups is 2/);
 });
 
 test('distances fall into the buckets of T5', () => {

@@ -45,10 +45,16 @@ function uniform(i: number, seed: number): number {
 }
 function made([shape, seed, scale, offset]: Spec): Tensor {
   const size = shape.reduce((a, b) => a * b, 1);
+  if (scale === 0) return tensor(new Float32Array(size).fill(offset), { shape: [...shape], device: 'cpu' });
   const data = Float32Array.from({ length: size }, (_, i) => uniform(i, seed) * (2 * Math.sqrt(3) * scale) + offset);
   return tensor(data, { shape: [...shape], device: 'cpu' });
 }
 let scratch: string | undefined;
+/** The same model with the same number everywhere: for what depends on names and shapes alone. */
+export const blank = (f: Family): Family => ({
+  ...f,
+  tensors: Object.fromEntries(Object.entries(f.tensors).map(([key, [shape]]) => [key, [shape, 0, 0, 1] as const])),
+});
 /** A folder as transformers saved it. */
 export function familyFolder(name: string, change: (f: Family) => Family = (f) => f, of = families): string {
   if (!scratch) {

@@ -20,6 +20,8 @@ import {
   TextStream,
   type Tokenizer,
 } from '../tokenizers/index.js';
+import type { BeamOptions } from '../models/beams.js';
+import { beamSearch } from './beam-search.js';
 import { type Decoder, PlainDecoder } from './decoder.js';
 import { GraphDecoder } from './graph-decoder.js';
 import { offThread } from './off-thread.js';
@@ -63,6 +65,15 @@ export interface Score {
   readonly logprobs: readonly number[];
   /** Their sum: the log-probability of the whole continuation. */
   readonly total: number;
+}
+/** An answer that beam search found. */
+export interface BeamAnswer {
+  /** Its text. */
+  readonly text: string;
+  /** Its tokens, without those of the prompt. */
+  readonly tokens: readonly number[];
+  /** Its log-probability, divided by its length to the power of the penalty. */
+  readonly score: number;
 }
 /** Options of `LanguageModel.load`: where and as what the model is loaded. */
 export interface ModelOptions extends HubOptions {
@@ -161,9 +172,9 @@ export class LanguageModel {
     return tally.stats();
   }
 
-  async *#draw(prompt: readonly number[], options: GenerateOptions, tally: Tally): AsyncGenerator<number, void> {
-    const { maxTokens = 256, signal } = options;
-    const { eosTokenIds, maxPositions, vocabSize } = this.model.config;
+  /** Refuses prompts and limits that make no sense. */
+  #check(prompt: readonly number[], maxTokens: number): void {
+    const { maxPositions, vocabSize } = this.model.config;
     if (maxTokens !== Infinity && (!Number.isSafeInteger(maxTokens) || maxTokens < 0))
       throw new ArgumentError(`generate: maxTokens ${String(maxTokens)} is not a whole number from 0, nor Infinity`);
     if (prompt.length === 0) throw new ArgumentError('generate: an empty prompt and no start token; give some text');
@@ -175,6 +186,11 @@ export class LanguageModel {
       if (!Number.isSafeInteger(token) || token < 0 || token >= vocabSize)
         throw new IndexError(`generate: token ${token} at position ${i} is none of the model's ${vocabSize}`);
     });
+  }
+  async *#draw(prompt: readonly number[], options: GenerateOptions, tally: Tally): AsyncGenerator<number, void> {
+    const { maxTokens = 256, signal } = options;
+    const { eosTokenIds, maxPositions } = this.model.config;
+    this.#check(prompt, maxTokens);
     this.#alike('generate');
     const sampler = new Sampler(options);
     const decoder = this.#idle ?? this.#make(this.model);
@@ -243,6 +259,27 @@ export class LanguageModel {
     return tally.stats();
   }
 
+  /**
+   * The likeliest answers as a whole that so many beams find, the best first: scores, ends and choices are those of
+   * transformers.
+   */
+  async beamSearch(
+    prompt: string | readonly number[],
+    options: BeamOptions & {
+      /** The longest answer; default 256 tokens. */
+      readonly maxTokens?: number;
+    },
+  ): Promise<BeamAnswer[]> {
+    const { maxTokens = 256 } = options;
+    const ids = typeof prompt === 'string' ? this.encode(prompt) : prompt;
+    this.#check(ids, maxTokens);
+    this.#alike('beamSearch');
+    const limit = Math.min(maxTokens, this.model.config.maxPositions - ids.length);
+    return beamSearch(this.model, ids, options, limit).map(({ row, score }) => {
+      const tokens = row.slice(ids.length);
+      return { text: this.tokenizer.decode(tokens), tokens, score };
+    });
+  }
   /** The engine behind chat, batch and score: made at first use, or here with options of one's own. */
   engine(options: EngineOptions = {}): TextEngine {
     this.#engine ??= new TextEngine(this.model, this.tokenizer, options);

@@ -7,6 +7,7 @@ import { readJsonFile } from '../io/json-file.js';
 import { tensor } from '../tensor/create.js';
 import type { Tensor } from '../tensor/tensor.js';
 import type { Json } from './config.js';
+import type { BeamOptions } from './beams.js';
 import type { AnswerOptions } from './seq2seq.js';
 
 /**
@@ -101,7 +102,19 @@ const UNSERVED: Readonly<Record<string, readonly unknown[]>> = {
   exponential_decay_length_penalty: [],
   watermarking_config: [],
   penalty_alpha: [],
+  num_beam_groups: [1],
+  diversity_penalty: [0],
 };
+
+/** How many beams a folder asks for, and how they end. */
+const beamsOf = (g: Json): Partial<BeamOptions> =>
+  typeof g.num_beams === 'number' && g.num_beams > 1
+    ? {
+        beams: g.num_beams,
+        ...(typeof g.length_penalty === 'number' && { lengthPenalty: g.length_penalty }),
+        ...((g.early_stopping === true || g.early_stopping === 'never') && { earlyStopping: g.early_stopping }),
+      }
+    : {};
 
 /** config.json's fields, and over them those of generation_config.json. */
 export function readGeneration(dir: string): Json {
@@ -112,27 +125,23 @@ export function readGeneration(dir: string): Json {
 }
 
 /** The rules of a folder as `answer` takes them; fields that cannot be followed are refused by name. */
-export function answerRules(g: Json, where: string): (o: AnswerOptions) => Pick<AnswerOptions, 'adjust'> {
+export function answerRules(g: Json, where: string): (o: AnswerOptions) => Partial<AnswerOptions> {
   for (const [field, fine] of Object.entries(UNSERVED))
     if (g[field] !== undefined && g[field] !== null && !fine.includes(g[field]))
       throw new UnsupportedError(
         `${where}: ${field} is ${JSON.stringify(g[field])}; this changes the answer and is not served`,
       );
-  // Many folders ask for beams; the likeliest token each time is another answer, so it is not given without a word.
-  if (typeof g.num_beams === 'number' && g.num_beams > 1)
-    process.emitWarning(
-      `${where}: num_beams is ${g.num_beams}; there is no beam search here: answers take the likeliest token each time`,
-      'WickWarning',
-    );
+  const beams = beamsOf(g);
   const rules = Object.entries(RULES).flatMap(([field, make]) => {
     const value = g[field] as unknown;
     const rule = value === undefined || value === null ? undefined : make(value, g);
     return rule ? [rule] : [];
   });
-  if (rules.length === 0) return () => ({});
+  if (rules.length === 0) return () => beams;
   return ({ start, end, maxTokens = 64 }) => {
     const place = { begin: start.length, longest: start.length + maxTokens, end };
     return {
+      ...beams,
       adjust: (logits: Tensor, _step, rows) => {
         const [, vocabulary] = logits.shape;
         const all = Float32Array.from(logits.cast('f32').contiguous().dataSync() as Float32Array);

@@ -1,4 +1,5 @@
 // wick/models: models of every registered family, loaded from Hugging Face folders and GGUF files.
+export type { BeamOptions } from './beams.js';
 export { Config } from './config.js';
 export { Block } from './block.js';
 export { CausalLM, type ForwardOptions } from './decoder.js';

@@ -4,8 +4,10 @@ import type { KvCache } from '../nn/kv-cache.js';
 import { Module } from '../nn/module.js';
 import { noGrad } from '../tensor/autograd.js';
 import { tensor } from '../tensor/create.js';
+import type { Device } from '../tensor/device.js';
 import { keep, scope } from '../tensor/scope.js';
 import type { Tensor } from '../tensor/tensor.js';
+import { type BeamOptions, searchBeams } from './beams.js';
 
 export interface Seq2SeqState {
   /** Keys and values of the answer so far, a cache a layer. */
@@ -14,7 +16,7 @@ export interface Seq2SeqState {
   readonly crossed: readonly (readonly [k: Tensor, v: Tensor])[];
   readonly mask?: Tensor;
 }
-export interface AnswerOptions {
+export interface AnswerOptions extends Partial<BeamOptions> {
   /** What every answer begins with: the start token, and more where the model is told its task so. */
   readonly start: readonly number[];
   readonly end: readonly number[];
@@ -22,6 +24,15 @@ export interface AnswerOptions {
   readonly maxTokens?: number;
   /** Is given the logits (b, vocab) before each choice, and answers what to choose from. */
   readonly adjust?: (logits: Tensor, step: number, rows: readonly (readonly number[])[]) => Tensor;
+}
+
+/** The rows of a matrix of f32, on the host. */
+export function rowsOfData(matrix: Tensor): Float32Array[] {
+  const [rows, width] = matrix.shape;
+  const all = scope(() => keep(matrix.contiguous()));
+  const data = all.dataSync() as Float32Array;
+  if (all !== matrix) all.dispose();
+  return Array.from({ length: rows }, (_, i) => data.slice(i * width, (i + 1) * width));
 }
 
 export abstract class Seq2Seq extends Module {
@@ -32,10 +43,54 @@ export abstract class Seq2Seq extends Module {
   /** Logits (b, t, vocab) of the answer's next tokens; with caches they follow those before. */
   abstract decode(ids: Tensor, state: Seq2SeqState): Tensor;
 
-  /** The likeliest token each time; a row that has ended goes on with its end token. */
-  answer(input: Tensor, options: AnswerOptions, mask?: Tensor): number[][] {
+  /** Logits (b, vocab) after the last token of each row. */
+  #last(next: readonly (readonly number[])[], state: Seq2SeqState, device: Device): Tensor {
+    const [first] = next;
+    const ids = tensor(Int32Array.from(next.flat()), { shape: [next.length, first.length], device });
+    return this.decode(ids, state)
+      .narrow(1, first.length - 1, 1)
+      .squeeze(1);
+  }
+  /** By beams: each row ends where its best answer does. */
+  #search(input: Tensor, options: AnswerOptions, beams: number, mask?: Tensor): number[][] {
     const { start, end, maxTokens = 64, adjust } = options;
+    const { device } = input;
+    const texts = Array.from({ length: input.shape[0] }, () => start);
+    const rowsOf = (x: Tensor, rows: readonly number[]): Tensor =>
+      x.indexSelect(0, tensor(Uint32Array.from(rows), { device }));
+    const each = texts.flatMap((_, i) => Array<number>(beams).fill(i));
+    const seen = mask && keep(scope(() => rowsOf(mask, each)));
+    const encoded = keep(scope(() => rowsOf(this.encode(input, mask), each)));
+    const state = this.begin(encoded, seen);
+    try {
+      const found = searchBeams(texts, { ...options, beams }, end, maxTokens, (rows, from) => {
+        const logs = keep(
+          scope(() => {
+            if (from) for (const c of state.caches ?? []) c.reorder(tensor(Uint32Array.from(from), { device }));
+            const next = from ? rows.map((r) => r.slice(-1)) : rows;
+            const plain = this.#last(next, state, device).cast('f32').logSoftmax(-1);
+            return adjust?.(plain, rows[0].length - start.length, rows) ?? plain;
+          }),
+        );
+        const all = rowsOfData(logs);
+        logs.dispose();
+        return all;
+      });
+      return found.map(([best]) => [...best.row]);
+    } finally {
+      state.caches?.forEach((c) => c.dispose());
+      encoded.dispose();
+      seen?.dispose();
+    }
+  }
+  /**
+   * The likeliest token each time, where a row that has ended goes on with its end token; or the best answer that so
+   * many beams find.
+   */
+  answer(input: Tensor, options: AnswerOptions, mask?: Tensor): number[][] {
+    const { start, end, maxTokens = 64, adjust, beams = 1 } = options;
     if (start.length === 0) throw new ArgumentError('answer: there is no start token');
+    if (beams !== 1) return noGrad(() => this.#search(input, options, beams, mask));
     return noGrad(() => {
       const encoded = keep(scope(() => this.encode(input, mask)));
       const state = this.begin(encoded, mask);
@@ -45,12 +100,7 @@ export abstract class Seq2Seq extends Module {
       try {
         for (let step = 0; step < maxTokens && done.includes(false); step++) {
           const chosen = scope(() => {
-            const ids = tensor(Int32Array.from(next.flat()), {
-              shape: [rows.length, next[0].length],
-              device: input.device,
-            });
-            const logits = this.decode(ids, state);
-            const last = logits.narrow(1, next[0].length - 1, 1).squeeze(1);
+            const last = this.#last(next, state, input.device);
             return (adjust?.(last, step, rows) ?? last).argmax(-1).toArray() as number[];
           });
           next = chosen.map((token, i) => {

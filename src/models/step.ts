@@ -122,6 +122,20 @@ export class DecoderCache {
     for (const l of this.keys) if (l) l.length = length;
     this.length = length;
   }
+  /** Sequences go on from those of these numbers, of which some may come several times. */
+  reorder(rows: readonly number[], device: Device): void {
+    const at = tensor(Uint32Array.from(rows), { device });
+    const moved = (old: Tensor | undefined): Tensor | undefined => {
+      const next = old && noGrad(() => keep(old.indexSelect(0, at)));
+      old?.dispose();
+      return next;
+    };
+    for (const l of this.keys) l?.reorder(at);
+    for (const m of this.memories) if (m) [m.last, m.state] = [moved(m.last), moved(m.state)];
+    this.ids = moved(this.ids);
+    if (this.pads) this.pads = rows.map((r) => (this.pads as readonly number[])[r]);
+    at.dispose();
+  }
   /** Forgets tokens from `length` on. */
   truncate(length: number): void {
     if (length === this.length) return;

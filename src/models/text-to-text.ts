@@ -5,12 +5,13 @@ import type { BuilderOptions } from '../nn/var-builder.js';
 import { tensor } from '../tensor/create.js';
 import { loadTokenizer, type Tokenizer } from '../tokenizers/index.js';
 import { answerRules, readGeneration } from './answer-rules.js';
+import type { BeamOptions } from './beams.js';
 import { loadModel } from './load.js';
 import type { Seq2Seq } from './seq2seq.js';
 
 /**
- * Texts to texts (T5, BART, Pegasus): translation, summaries. What generation_config.json says about tokens is
- * followed; answers take the likeliest token each time, and where it asks for beams a warning says so.
+ * Texts to texts (T5, BART, Pegasus): translation, summaries. What generation_config.json says about tokens and beams is
+ * followed; without beams an answer takes the likeliest token each time.
  */
 export class TextToText {
   /** The network itself. */
@@ -44,13 +45,13 @@ export class TextToText {
     const end = [c.eos_token_id].flat().filter((id): id is number => typeof id === 'number');
     return new TextToText(model, loadTokenizer(dir), start, end, rules);
   }
-  /** The likeliest answer to each text. */
+  /** The likeliest answer to each text; beams are those that the model's files ask for, or of one's own. */
   async generate(
     texts: readonly string[],
     options: {
       /** The longest answer; default 128 tokens. */
       readonly maxTokens?: number;
-    } = {},
+    } & Partial<BeamOptions> = {},
   ): Promise<string[]> {
     const rows = texts.map((t) => this.tokenizer.encode(t));
     const time = Math.max(1, ...rows.map((r) => r.length));
@@ -67,7 +68,7 @@ export class TextToText {
     );
     try {
       const about = { start: [this.#start], end: this.#end, maxTokens: options.maxTokens ?? 128 };
-      const answers = this.model.answer(ids, { ...about, ...this.#rules(about) }, mask);
+      const answers = this.model.answer(ids, { ...about, ...this.#rules(about), ...options }, mask);
       return answers.map((row) => this.tokenizer.decode(row.slice(1)));
     } finally {
       ids.dispose();

@@ -120,6 +120,16 @@ export class KvCache implements Cache {
     if (!this.#k || !this.#v) throw new ArgumentError('KvCache: nothing was appended yet');
     return [this.#k, this.#v];
   }
+  /** Sequences go on from those of the numbers given, which may be fewer or more, or one several times. */
+  reorder(rows: Tensor): void {
+    noGrad(() => {
+      const chosen = (old: Tensor | undefined): Tensor | undefined => old && keep(old.indexSelect(0, rows));
+      const [k, v] = [chosen(this.#k), chosen(this.#v)];
+      this.#k?.dispose();
+      this.#v?.dispose();
+      [this.#k, this.#v] = [k, v];
+    });
+  }
   /** Forgets tokens from `length` on. */
   truncate(length: number): void {
     if (length < 0 || length > this.#length)
