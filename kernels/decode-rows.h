@@ -3,13 +3,6 @@
 #include "attention-split.h"
 #include "decode.h"
 
-/** A kernel of which so many blocks are to fit on a multiprocessor. */
-#ifdef WICK_NVIDIA
-#define KERNEL_BESIDE(threads, blocks) extern "C" __global__ void __launch_bounds__(threads, blocks)
-#else
-#define KERNEL_BESIDE(threads, blocks) KERNEL(threads)
-#endif
-
 constexpr int DECODE_THREADS = 256;
 constexpr int DECODE_WAVES = DECODE_THREADS / WICK_WAVE;
 

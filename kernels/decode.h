@@ -2,6 +2,13 @@
 #pragma once
 #include "portable.h"
 
+/** A kernel of which so many blocks are to fit on a multiprocessor. */
+#ifdef WICK_NVIDIA
+#define KERNEL_BESIDE(threads, blocks) extern "C" __global__ void __launch_bounds__(threads, blocks)
+#else
+#define KERNEL_BESIDE(threads, blocks) KERNEL(threads)
+#endif
+
 /**
  * The same number, of which compilers do not know that it is the same each time round a loop: they would make a loop
  * for each case.

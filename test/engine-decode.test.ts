@@ -31,6 +31,15 @@ async function greedy(decoder: Decoder, prompt: readonly number[], steps: number
   return ids;
 }
 
+/** What a dtype keeps of a number. */
+const KEPT = { f32: 1e-5, f16: 2 ** -10, bf16: 2 ** -7 } as const;
+interface AttentionExtras {
+  readonly window?: number;
+  readonly softcap?: number;
+  /** Norms over each query and key. */
+  readonly norms?: boolean;
+}
+
 for (const { name, device, missing } of testDevices('sim:32')) {
   test(`a graph on ${name} decodes the greedy tokens of transformers`, { skip: missing ?? absent }, async () => {
     const golden = loadTensors(join(dir as string, 'golden.safetensors'), { device: 'cpu' });
@@ -187,83 +196,89 @@ for (const { name, device, missing } of testDevices('sim:32')) {
       close(joined, (i) => beside[i] + x[i] * norm[i] * factor);
     });
   }
-  for (const [heads, kvHeads, dim] of [
-    [8, 2, 64],
-    [8, 1, 64],
-    [3, 3, 40],
-    [4, 2, 128],
-    [2, 2, 256],
-  ]) {
-    test(`attention of a new token on ${name}: ${heads} heads over ${kvHeads}, dimension ${dim}, split or not`, {
-      skip: missing,
-    }, () => {
+  /** A dtype, heads, those of keys, their size, and what a model may ask for beside; 16 bits may go by matrix units. */
+  const NEW_TOKENS: readonly [keyof typeof KEPT, number, number, number, AttentionExtras?][] = [
+    ['f32', 8, 2, 64],
+    ['f32', 8, 1, 64, { window: 580, softcap: 2 }],
+    ['f32', 3, 3, 40],
+    ['f32', 4, 2, 128, { norms: true }],
+    ['f32', 2, 2, 256],
+    ['bf16', 8, 2, 64],
+    ['f16', 12, 1, 64, { window: 580, softcap: 2 }],
+    ['bf16', 3, 1, 128, { window: 64, norms: true }],
+    ['f16', 4, 2, 128, { norms: true }],
+    ['f16', 6, 1, 256, { norms: true, softcap: 2 }],
+  ];
+  for (const [dtype, heads, kvHeads, dim, extras = {}] of NEW_TOKENS) {
+    const beside = Object.entries(extras).map(([what, x]) => `, ${what}${x === true ? '' : ` ${x}`}`);
+    const shape = `${heads} heads over ${kvHeads}, dimension ${dim}${beside.join('')}`;
+    test(`attention of a new token on ${name}: ${dtype}, ${shape}, split or not`, { skip: missing }, () => {
       const on = device as Device;
-      const steps = gpuOf(on.backend, 'decoding').decodeSteps('f32');
-      const room = 640;
+      const steps = gpuOf(on.backend, 'decoding').decodeSteps(dtype);
+      const [room, kept, { window = Infinity, softcap, norms }] = [640, KEPT[dtype], extras];
       const random = randomStream(heads * dim);
-      const make = (n: number): Float32Array => Float32Array.from({ length: n }, () => random() * 2 - 1);
-      const put = (data: Float32Array | Int32Array, shape: number[]): Tensor => tensor(data, { shape, device: on });
+      const flat = (data: Float32Array | Int32Array): Tensor => tensor(data, { device: on });
+      const held = (t: Tensor): Float32Array => t.cast('f32').dataSync() as Float32Array;
+      /** Random numbers as the dtype has them. */
+      const make = (n: number): Float32Array =>
+        held(flat(Float32Array.from({ length: n }, () => random() * 2 - 1)).cast(dtype));
+      const put = (data: Float32Array, shape = [data.length]): Tensor => flat(data).reshape(shape).cast(dtype);
       const angles = make((room * dim) / 2);
-      const [cos, sin] = [angles.map(Math.cos), angles.map(Math.sin)];
+      const tables = [angles.map(Math.cos), angles.map(Math.sin)].map((t) => put(t, [room, dim / 2]));
+      const [cos, sin] = tables.map(held);
       const [keys, values] = [make(kvHeads * room * dim), make(kvHeads * room * dim)];
-      const arrived = put(new Int32Array(heads), [heads]);
-      const partial = put(new Float32Array(heads * steps.splits(heads, kvHeads, room) * (dim + 1)), [
-        heads * steps.splits(heads, kvHeads, room) * (dim + 1),
-      ]);
       const cache = [keys, values].map((data) => put(data, [1, kvHeads, room, dim]));
+      const [qNorm, kNorm] = norms ? [make(dim), make(dim)] : [];
+      const [arrived, partial] = [
+        new Int32Array(heads),
+        new Float32Array(steps.partialSize({ heads, kvHeads, dim, room })),
+      ].map(flat);
       for (const position of [0, 1, 70, 600]) {
         const qkv = make((heads + 2 * kvHeads) * dim);
         const out = put(new Float32Array(heads * dim), [1, heads, 1, dim]);
         steps.attend({
-          qkv: put(qkv, [qkv.length]),
-          cos: put(cos, [room, dim / 2]),
-          sin: put(sin, [room, dim / 2]),
-          state: put(Int32Array.of(0, position, position + 1), [3]),
-          keys: cache[0],
-          values: cache[1],
-          out,
-          partial,
-          arrived,
+          ...{ qkv: put(qkv), cos: tables[0], sin: tables[1], keys: cache[0], values: cache[1], out, partial, arrived },
+          ...{ state: flat(Int32Array.of(0, position, position + 1)), window: extras.window, softcap },
+          ...(qNorm && { qNorm: flat(qNorm), kNorm: flat(kNorm as Float32Array), eps: 1e-5 }),
         });
-        const turned = (head: number): number[] =>
-          Array.from({ length: dim }, (_, d) => {
-            const [half, i] = [dim / 2, d % (dim / 2)];
-            const [c, s] = [cos[position * half + i], sin[position * half + i]];
-            const [a, b] = [qkv[head * dim + i], qkv[head * dim + i + half]];
-            return d < half ? a * c - b * s : a * s + b * c;
+        const turned = (head: number): number[] => {
+          const x = Array.from(qkv.subarray(head * dim, (head + 1) * dim));
+          const by = head < heads ? qNorm : kNorm;
+          const length = by ? Math.sqrt(x.reduce((a, v) => a + v * v, 0) / dim + 1e-5) : 1;
+          const v = x.map((y, d) => (y / length) * (by?.[d] ?? 1));
+          const half = dim / 2;
+          return v.map((y, d) => {
+            const [c, s] = [cos[position * half + (d % half)], sin[position * half + (d % half)]];
+            return d < half ? y * c - v[d + half] * s : v[d - half] * s + y * c;
           });
+        };
         for (let h = 0; h < kvHeads; h++) {
-          keys.set(turned(heads + h), (h * room + position) * dim);
-          values.set(
-            qkv.subarray((heads + kvHeads + h) * dim, (heads + kvHeads + h + 1) * dim),
-            (h * room + position) * dim,
-          );
+          const at = (h * room + position) * dim;
+          keys.set(turned(heads + h), at);
+          values.set(qkv.subarray((heads + kvHeads + h) * dim, (heads + kvHeads + h + 1) * dim), at);
         }
-        const got = out.dataSync() as Float32Array;
+        const got = held(out);
+        const start = Math.max(0, position + 1 - window);
         for (let h = 0; h < heads; h++) {
-          const first = Math.floor(h / (heads / kvHeads)) * room;
+          const first = Math.floor(h / (heads / kvHeads)) * room + start;
           const q = turned(h);
-          const scores = Array.from(
-            { length: position + 1 },
-            (_, j) => q.reduce((a, x, d) => a + x * keys[(first + j) * dim + d], 0) / Math.sqrt(dim),
-          );
-          const top = Math.max(...scores);
-          const weights = scores.map((x) => Math.exp(x - top));
+          const weights = Array.from({ length: position + 1 - start }, (_, j) => {
+            const score = q.reduce((a, x, d) => a + x * keys[(first + j) * dim + d], 0) / Math.sqrt(dim);
+            return Math.exp(softcap ? softcap * Math.tanh(score / softcap) : score);
+          });
           const total = weights.reduce((a, b) => a + b, 0);
           for (let d = 0; d < dim; d++) {
             const want = weights.reduce((a, w, j) => a + w * values[(first + j) * dim + d], 0) / total;
-            assert.ok(
-              Math.abs(got[h * dim + d] - want) < 2e-5,
-              `position ${position}, head ${h}, ${d}: ${got[h * dim + d]} instead of ${want}`,
-            );
+            const found = got[h * dim + d];
+            assert.ok(Math.abs(found - want) < 2 * kept, `position ${position}, ${h}, ${d}: ${found}, not ${want}`);
           }
         }
-        cache.forEach((t, i) =>
-          assert.ok(
-            (t.dataSync() as Float32Array).every((x, j) => Math.abs(x - [keys, values][i][j]) < 1e-6),
-            'the cache has the new key and value',
-          ),
-        );
+        cache.forEach((t, i) => {
+          const stored = held(t);
+          const want = [keys, values][i];
+          const far = stored.findIndex((x, j) => !(Math.abs(x - want[j]) < kept * (1 + Math.abs(x))));
+          assert.equal(far, -1, `position ${position}: the cache has ${stored[far]}, not ${want[far]}`);
+        });
         assert.ok((arrived.dataSync() as Int32Array).every((x) => x === 0));
       }
     });

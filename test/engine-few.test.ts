@@ -43,18 +43,20 @@ for (const { name, device, missing } of testDevices('sim:32'))
     /** Numbers as the dtype has them. */
     const held = (t: Tensor): Float32Array => t.cast('f32').dataSync() as Float32Array;
 
-    /** Heads, those of keys, their size; four and eight queries to a key of more than 64 numbers go by matrix units. */
+    /** Heads, those of keys, their size; matrix units take up to eight of 64 or 128 numbers to a key, four of 256. */
     const SHAPES = [
       [4, 2, 64],
+      [12, 1, 64],
       [8, 2, 128],
+      [3, 1, 256],
       [8, 1, 104],
     ] as const;
     for (const [heads, kvHeads, dim] of SHAPES)
       test(`attention of three sequences over pages of ${dtype}, ${heads} heads of ${dim} to ${kvHeads}, on ${name}`, {
         skip,
       }, () => {
-        const [pageTokens, room] = [4, 256];
-        const [width, positions] = [room / pageTokens, [5, 201, 0]];
+        const [pageTokens, room] = [4, 768];
+        const [width, positions] = [room / pageTokens, [5, 701, 0]];
         const n = positions.length;
         const pages = n * width; // each belongs to one sequence: new tokens are stored meanwhile
         const table = Int32Array.from({ length: pages }, (_, i) => (i * 7) % pages);
@@ -71,7 +73,7 @@ for (const { name, device, missing } of testDevices('sim:32'))
         const slots = positions.map((p, s) => rowOf(s, p));
         const state = [positions.map(() => 0), positions, slots, positions.map(() => 1)];
         const out = put(new Float32Array(n * heads * dim), [n, heads, 1, dim]);
-        const size = n * heads * steps.splits(heads, kvHeads, room, true) * (dim + 1);
+        const size = steps.partialSize({ heads, kvHeads, dim, room, paged: true });
         const given = {
           ...{ cos, sin, keys: kept[0], values: kept[1], out, qkv },
           state: tensor(Int32Array.from(state.flat()), { device: on }),

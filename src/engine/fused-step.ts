@@ -186,8 +186,8 @@ export class FusedStep {
           }
         : {
             ...{ qkv: (heads + 2 * m.kvHeads) * m.headDim, out: m.headDim, latent: 1, lifted: 1, narrow: 1 },
-            // Keys in pages are read by more blocks than others.
-            partial: heads * steps.splits(heads, m.kvHeads, capacity, true) * (m.headDim + 1),
+            // Keys in pages are read by more blocks than others, or as many.
+            partial: steps.partialSize({ heads, kvHeads: m.kvHeads, dim: m.headDim, room: capacity, paged: true }),
           };
     const inner = ({ mlp: m }: Features['layers'][number]): number =>
       m.kind === 'experts' ? Math.max(m.chosen * m.inner, m.shared?.inner ?? 0) : m.kind === 'dense' ? m.inner : 0;

@@ -69,7 +69,7 @@ export class WholeAttention {
       const [pages, { feature: a }] = [this.#layers[layer], mixer];
       if (!pages || n > sequences || !this.#takes(mixer, tables)) return undefined;
       const { heads, kvHeads, headDim, scale, window, softcap } = a;
-      const size = n * heads * steps.splits(heads, kvHeads, room, true) * (headDim + 1);
+      const size = steps.partialSize({ heads, kvHeads, dim: headDim, room, paged: true });
       this.#arrived ??= keep(zeros([sequences * this.#mostHeads], { dtype: 'i32', device }));
       const partial = Tensor.empty([size], 'f32', device);
       const out = Tensor.empty([n, heads, 1, headDim], dtype, device);

@@ -192,7 +192,7 @@ export function layOut(symbol: string, params: Readonly<Record<string, ParamType
 /** One kernel's text: its head, and a call of the template that does the work. */
 export interface Body<P extends Readonly<Record<string, ParamType>> = Readonly<Record<string, ParamType>>> {
   readonly threads: Threads;
-  /** Blocks that are to fit on a multiprocessor, which bounds their registers on NVIDIA (decode-rows.h says how). */
+  /** Blocks that are to fit on a multiprocessor, which bounds their registers on NVIDIA (decode.h says how). */
   readonly beside?: number;
   readonly params: P;
   /** The function with its template arguments; it is given all parameters in order unless `given` says what. */

@@ -135,9 +135,8 @@ const advance = DECODE.declare({
   body: () => ({ threads: 32, params: { best: 'u64*', state: 'i32*', tokens: 'i32*' }, call: 'advance' }),
 });
 
-/** Threads of decode-attention, by matrix units too, and keys a block has at least. */
+/** Threads of decode-attention, and keys a block has at least. */
 const SPLIT_BLOCK = 128;
-const UNITS_BLOCK = 96;
 const SPLIT_KEYS = 128;
 /** Splits whose weights a block has room for when it joins them. */
 const MOST_SPLITS = 1024;
@@ -181,14 +180,18 @@ const newToken = DECODE_ATTENTION.declare({
 
 /** Targets whose matrix units have operands lie as mma has them. */
 const hasTiles = ({ arch }: { readonly arch: string }): boolean => hasMatrixUnits({ arch }) && !arch.startsWith('gfx');
-/** Heads of 128 numbers through matrix units, over pages. */
+/** Query heads of 16 bits that share a key, all at once through matrix units: eight at most, and four of 256 numbers. */
+const unitHeads = (dim: number): number => (dim > 128 ? 4 : 8);
+const unitWaves = (): 8 => Number(process.env.WICK_X_WAVES ?? 8) as 8;
 const byUnits = DECODE_ATTENTION.declare({
-  each: { dtype: ['f16', 'bf16'], heads: [4, 8] },
-  symbol: ({ dtype, heads }) => `decode_attention_units_${dtype}_128_${heads}`,
-  body: ({ dtype, heads }) => ({
-    threads: { constant: 'UNITS_BOUND', threads: UNITS_BLOCK },
+  each: { dtype: ['f16', 'bf16'], dim: DIMS, cache: ['whole', 'paged'], waves: [2, 4, 8, 16] },
+  symbol: ({ dtype, dim, cache, waves }) =>
+    `decode_attention_units_${cache === 'paged' ? 'paged_' : ''}${dtype}_${dim}_${waves}`,
+  body: ({ dtype, dim, cache, waves }) => ({
+    threads: 32 * waves,
+    beside: dim === 256 ? 1 : dim === 128 ? 8 / waves : 16 / waves,
     params: { p: NEW_TOKEN },
-    call: `decode_attention<${CTYPE[dtype]}, 128, ${heads}, 4, true, true>`,
+    call: `decode_attention_units<${CTYPE[dtype]}, ${dim}, ${waves}, ${cache === 'paged'}>`,
   }),
   launchedOn: (_, arch) => hasTiles({ arch }),
 });
@@ -245,6 +248,15 @@ export interface Gated extends Pick<Product, 'x' | 'weight' | 'type' | 'out' | '
   readonly activation: string;
 }
 
+/** Heads of queries and of keys, their size, and the most tokens that there will be. */
+export interface HeadShape {
+  readonly heads: number;
+  readonly kvHeads: number;
+  readonly dim: number;
+  readonly room: number;
+  /** Whether keys stand in pages. */
+  readonly paged?: boolean;
+}
 /** A new token's attention: what the kernel's struct NewToken holds. */
 export interface NewToken {
   readonly qkv: View;
@@ -256,7 +268,7 @@ export interface NewToken {
   readonly values: View;
   /** (sequences, heads, 1, dim) */
   readonly out: View;
-  /** sequences * heads * splits * (dim + 1) floats. */
+  /** As many floats as `partialSize` says. */
   readonly partial: View;
   /** What products of queries and keys are multiplied by; default 1 / sqrt(dim). */
   readonly scale?: number;
@@ -421,15 +433,26 @@ export class DecodeSteps {
   chosenSum(c: Chosen & Pick<Product, 'residual'>): void {
     this.#run(sumLaunch(this.#type, c, addressOr0(c.residual), this.#gpu.device.info));
   }
-  /** How many blocks share the keys of a head, at most. */
-  splits(heads: number, kvHeads: number, room: number, paged = false): number {
-    const { arch, multiprocessors } = this.#gpu.device.info;
-    const g = together(heads, kvHeads);
-    const blocks = (this.sequences * heads) / g;
+  /** Whether matrix units serve, and how many blocks there are without splits and beside one another. */
+  #attention(heads: number, kvHeads: number, dim: number, paged: boolean) {
+    const { arch, warp } = this.#gpu.device.info;
+    const [g, own] = [together(heads, kvHeads), DIMS.find((d) => d === dim)];
+    if (own && this.dtype !== 'f32' && hasTiles({ arch }) && warp === 32 && process.env.WICK_X_UNITS !== '0') {
+      const blocks = kvHeads * Math.ceil(heads / kvHeads / unitHeads(dim));
+      return { units: own, blocks, beside: Number(process.env.WICK_X_BESIDE ?? 1) };
+    }
     // As many as work at a time: one more would wait for all others. Those of pages take fewer registers.
-    const beside = paged || arch.startsWith('gfx') ? 4 : g === 8 ? 2 : 3;
-    const filling = Math.floor((multiprocessors * beside) / blocks);
+    return { blocks: heads / g, beside: paged || arch.startsWith('gfx') ? 4 : g === 8 ? 2 : 3 };
+  }
+  /** How many blocks share the keys of a head, at most. */
+  splits({ heads, kvHeads, dim, room, paged = false }: HeadShape): number {
+    const { blocks, beside } = this.#attention(heads, kvHeads, dim, paged);
+    const filling = Math.floor((this.#gpu.device.info.multiprocessors * beside) / (this.sequences * blocks));
     return Math.max(1, Math.min(Math.ceil(room / SPLIT_KEYS), filling, MOST_SPLITS));
+  }
+  /** Floats of what splits have found before they are joined. */
+  partialSize(shape: HeadShape): number {
+    return this.sequences * shape.heads * this.splits(shape) * (shape.dim + 1);
   }
   /** Queries and keys turned, key and value into the cache, one query over all keys, at the position in state. */
   attend({ paged, ...t }: NewToken): void {
@@ -438,11 +461,11 @@ export class DecodeSteps {
     const [, heads, , dim] = t.out.layout.shape;
     const [, second, third] = t.keys.layout.shape;
     const [kvHeads, room] = paged ? [second / dim, paged.room] : [second, third];
-    const g = together(heads, kvHeads);
     const wide = DIMS.find((d) => dim <= d);
     if (!wide) throw new UnsupportedError(`decoding by graph: head dimension ${dim}; at most 256 is supported`);
-    const grid = [this.splits(heads, kvHeads, room, paged !== undefined), heads / g, this.sequences];
-    const parts = this.sequences * heads * grid[0] * (dim + 1);
+    const shape = { heads, kvHeads, dim, room, paged: paged !== undefined };
+    const { units, blocks } = this.#attention(heads, kvHeads, dim, shape.paged);
+    const [grid, parts] = [[this.splits(shape), blocks, this.sequences], this.partialSize(shape)];
     if (t.partial.layout.size < parts)
       throw new ShapeError(`decoding by graph: parts of attention take ${parts} floats, not ${t.partial.layout.size}`);
     const pages = paged && {
@@ -450,12 +473,12 @@ export class DecodeSteps {
       width: paged.table.layout.size / this.sequences,
     };
     const p = { ...t, ...pages, heads, kvHeads, dim, room, scale: t.scale ?? 1 / Math.sqrt(dim) };
-    const [dtype, { info }] = [this.#type, this.#gpu.device];
-    const tiled = paged && hasTiles(info) && info.warp === 32 && dim > 64 && dim <= 128 && dim % 8 === 0;
-    if (tiled && dtype !== 'f32' && (g === 4 || g === 8))
-      return this.#run(launch(byUnits, { dtype, heads: g }, grid, UNITS_BLOCK, { p }));
-    const cache = paged ? 'paged' : 'whole';
-    this.#run(launch(newToken, { dtype: this.#type, dim: wide, heads: g, cache }, grid, SPLIT_BLOCK, { p }));
+    const [dtype, cache] = [this.#type, paged ? 'paged' : 'whole'] as const;
+    if (units && dtype !== 'f32')
+      return this.#run(
+        launch(byUnits, { dtype, dim: units, cache, waves: unitWaves() }, grid, 32 * unitWaves(), { p }),
+      );
+    this.#run(launch(newToken, { dtype, dim: wide, heads: together(heads, kvHeads), cache }, grid, SPLIT_BLOCK, { p }));
   }
   /** The same through latents, which alone are kept. */
   attendLatent(t: NewLatent): void {

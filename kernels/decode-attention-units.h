@@ -1,0 +1,454 @@
+// Attention of one new token through matrix units, for up to eight query heads of 16 bits that share a key.
+//
+// What such a step takes is latency, so that nothing passes through shared memory before all is weighed: a wave turns
+// the queries in the registers that its products read, takes 8 KB of keys and 8 KB of values at a time from memory to
+// registers, and keeps scores where the next product wants them. The order in which a product adds does not matter as
+// long as both operands agree on it, so a lane keeps the 16 bytes that it has read.
+#pragma once
+#include "attention-split.h"
+#include "decode.h"
+#include "matrix.h"
+#include "new-token.h"
+
+/** Steps of a block up to which keys are not split: to join splits takes as long. */
+#ifndef UNITS_ALONE
+#define UNITS_ALONE 2
+#endif
+
+/** Four floats as one word. */
+WICK_FN word4 four_floats(float a, float b, float c, float d) {
+  const u32 bits[4] = {bits_as<u32>(a), bits_as<u32>(b), bits_as<u32>(c), bits_as<u32>(d)};
+  return join_words(bits);
+}
+/** The j-th numbers of two lists of eight, side by side. */
+WICK_FN u32 side_by_side(const u32 (&a)[4], const u32 (&b)[4], int j) {
+  return j % 2 ? a[j / 2] >> 16 | (b[j / 2] & 0xffff0000u) : (a[j / 2] & 0xffffu) | b[j / 2] << 16;
+}
+
+template <class T, int D, int Waves, bool PAGED> struct NewTokenUnits {
+  static constexpr int Threads = 32 * Waves;
+  /** Groups of eight keys that a wave has at a time, and keys that a block has. */
+  static constexpr int Tiles = 256 / D, Step = 8 * Tiles * Waves;
+  /** Query heads at most, and words of a value that a lane has. */
+  static constexpr int Rows = D > 128 ? 4 : 8, Words = D / 64;
+  struct Memory {
+    float outputs[Waves][Rows][D + 4];  // unevenly, or lanes would meet in the same banks
+    /** The best score of each wave and head, and the sum of weights. */
+    float merged[Waves][Rows][2];
+    float norms[2][D];
+    /** Cosines, then sines of the new position. */
+    word4 turn[D / 8];
+    u32 before;
+  };
+  /** Of a query or key: 32 numbers after another, of which a lane has eight. */
+  using Vector = word4[D / 32];
+  using Keys = word4[Tiles][D / 32];
+  /** Of keys 2 pair and 2 pair + 1 of a group: 64 numbers after another, of which a lane has eight. */
+  using Values = word4[Tiles][2][Words];
+  /** Rows of a product are numbers of values, eight of a lane's first half and eight of its second; columns heads. */
+  using Sums = float[D / 16][4];
+  /** A wave's best score and its sum of weights, of head `cell`. */
+  struct Weight {
+    float top, sum;
+  };
+
+  const NewToken& p;
+  Memory& memory;
+  const int wave = threadIdx.x / 32, cell = threadIdx.x % 32 / 4, pair = threadIdx.x % 4;  // of a product's 8 x 4
+  const int share = p.heads / p.kv_heads, blocks = (share + Rows - 1) / Rows;
+  const int kv_head = blockIdx.y / blocks, among = blockIdx.y % blocks * Rows, head0 = kv_head * share + among;
+  const int count = share - among < Rows ? share - among : Rows;  // heads of this block
+  // Written two launches before this one or earlier, so it may be read early.
+  const int sequence = blockIdx.z, sequences = gridDim.z, position = p.state[sequences + sequence];
+  const int start = p.window && position >= p.window ? position - p.window + 1 : 0, seen = position - start;
+  const int split = blockIdx.x, splits = gridDim.x, parts = seen <= UNITS_ALONE * Step ? 1 : splits;
+  const int each = ((seen + parts - 1) / parts + 8 * Waves - 1) / (8 * Waves) * (8 * Waves);
+  const int active = each == 0 ? 1 : (seen + each - 1) / each;
+  const int begin = start + split * each, end = begin + each < position ? begin + each : position;
+  const bool newest = split == active - 1;
+  const float unit = p.scale * 1.44269504f;  // from a score to a power of two
+  const i64 pitch = (PAGED ? (i64)p.kv_heads : 1) * D, base = (i64)kv_head * (PAGED ? 1 : p.room) * D;
+
+  /** The row of key j, or of a key that is there where it is not wanted. */
+  WICK_MEMBER i32 row_of(int j) const {
+    if constexpr (!PAGED) return j;
+    if (j >= end) return 0;
+    const i32 page = p.table[sequence * p.width + (j >> p.page_shift)];
+    return page << p.page_shift | (j & ((1 << p.page_shift) - 1));
+  }
+  /** Asks for the keys of a step, a step ahead of their use. */
+  WICK_MEMBER void fetch_keys(Keys& keys, i32 (&rows)[Tiles], int j0) const {
+#pragma unroll
+    for (int n = 0; n < Tiles; n++) {
+      const int j = j0 + 8 * Waves * n + cell;
+      rows[n] = row_of(j);
+      const T* at = (const T*)p.keys + base + rows[n] * pitch + 8 * pair;
+#pragma unroll
+      for (int c = 0; c < D / 32; c++) keys[n][c] = load_once_if<true>(j < end, (const word4*)(at + 32 * c));
+    }
+  }
+  /** The same of values; `rows` are those of the keys. */
+  WICK_MEMBER void fetch_values(Values& values, const i32 (&rows)[Tiles], int j0) const {
+#pragma unroll
+    for (int n = 0; n < Tiles; n++)
+#pragma unroll
+      for (int i = 0; i < 2; i++) {
+        const int j = j0 + 8 * Waves * n + 2 * pair + i;
+        const i64 row = PAGED ? shfl(rows[n], 8 * pair + 4 * i, 32) : j;
+        const T* at = (const T*)p.values + base + row * pitch + 8 * cell;
+#pragma unroll
+        for (int w = 0; w < Words; w++) values[n][i][w] = load_once_if<true>(j < end, (const word4*)(at + 64 * w));
+      }
+  }
+  /** Cosines and sines of the new position and the norms' weights, which were written early, too. */
+  WICK_MEMBER void fetch_turn_and_norms() const {
+    ROLLED for (int t = threadIdx.x; t < D / 8; t += Threads) {
+      const T* from = (const T*)(t < D / 16 ? p.cos : p.sin) + (i64)position * (D / 2);
+      memory.turn[t] = ((const word4*)from)[t % (D / 16)];
+    }
+    if (p.q_norm)
+      ROLLED for (int d = threadIdx.x; d < D; d += Threads)
+        memory.norms[0][d] = p.q_norm[d], memory.norms[1][d] = p.k_norm[d];
+    __syncthreads();
+  }
+  /** A new vector where it is wanted, else zeros. */
+  WICK_MEMBER void take(Vector& x, bool in, int vector) const {
+    const T* at = (const T*)p.qkv + ((i64)sequence * (p.heads + 2 * p.kv_heads) + vector) * D + 8 * pair;
+#pragma unroll
+    for (int c = 0; c < D / 32; c++) x[c] = in ? *(const word4*)(at + 32 * c) : word4{};
+  }
+
+  /** The new value, as a lane has values. */
+  WICK_MEMBER void take_value(word4 (&x)[Words], bool in) const {
+    const i64 vector = (i64)sequence * (p.heads + 2 * p.kv_heads) + p.heads + p.kv_heads + kv_head;
+    const T* at = (const T*)p.qkv + vector * D + 8 * cell;
+#pragma unroll
+    for (int w = 0; w < Words; w++) x[w] = in ? *(const word4*)(at + 64 * w) : word4{};
+  }
+
+  /** One over the length of a vector that four lanes hold. */
+  WICK_MEMBER float one_by_length(const Vector& x) const {
+    float squares = 0, v[8];
+#pragma unroll
+    for (int c = 0; c < D / 32; c++) {
+      unpack_eight(Eight<T>{{x[c]}}, v);
+#pragma unroll
+      for (int e = 0; e < 8; e++) squares = fmag(v[e], v[e], squares);
+    }
+    squares += shfl_xor(squares, 1, 4);
+    squares += shfl_xor(squares, 2, 4);
+    return rsqrtg(squares / (float)D + p.eps);
+  }
+  /** Norms a new vector where the model does, and turns it by its position: one half against the other. */
+  WICK_MEMBER void turn_vector(Vector& x, const float* norm) const {
+    const float factor = p.q_norm ? one_by_length(x) : 1;
+#pragma unroll
+    for (int w = 0; w < Words; w++) {
+      float a[8], b[8], c[8], s[8];
+      unpack_eight(Eight<T>{{x[w]}}, a), unpack_eight(Eight<T>{{x[w + Words]}}, b);
+      unpack_eight(Eight<T>{{memory.turn[4 * w + pair]}}, c);
+      unpack_eight(Eight<T>{{memory.turn[D / 16 + 4 * w + pair]}}, s);
+      u32 low[4], high[4];
+#pragma unroll
+      for (int e = 0; e < 8; e++) {
+        if (p.q_norm) {
+          const int d = 32 * w + 8 * pair + e;
+          a[e] = rounded<T>(a[e] * factor * norm[d]), b[e] = rounded<T>(b[e] * factor * norm[d + D / 2]);
+        }
+        const float old = a[e];
+        a[e] = old * c[e] - b[e] * s[e], b[e] = old * s[e] + b[e] * c[e];
+      }
+#pragma unroll
+      for (int e = 0; e < 4; e++)
+        low[e] = pack_pair<T>(a[2 * e], a[2 * e + 1]), high[e] = pack_pair<T>(b[2 * e], b[2 * e + 1]);
+      x[w] = join_words(low), x[w + Words] = join_words(high);
+    }
+  }
+  /** Appends the new key and value to the cache, by one of the blocks that have them. */
+  WICK_MEMBER void store(const Vector& key, const word4 (&value)[Words]) const {
+    const i32 place = PAGED ? p.state[2 * sequences + sequence] : position;
+    if (among != 0 || place == Limits<i32>::highest()) return;
+    const i64 row = base + place * pitch;
+#pragma unroll
+    for (int c = 0; c < D / 32; c++)
+      if (cell == 0) *(word4*)((T*)p.keys + row + 32 * c + 8 * pair) = key[c];
+#pragma unroll
+    for (int w = 0; w < Words; w++)
+      if (pair == 0) *(word4*)((T*)p.values + row + 64 * w + 8 * cell) = value[w];
+  }
+
+  /** A cap on dot * scale, of which the scale is taken out again. */
+  WICK_MEMBER float capped(float dot) const {
+    const float limit = p.softcap / p.scale;
+    return limit * tanhg(dot / limit);
+  }
+  /** A wave begins with the new key, which weighs 1, and its value. */
+  WICK_MEMBER Weight begin_with(const Vector& query, const Vector& key, const word4 (&value)[Words], Sums& sums) const {
+    float dot = 0, q[8], k[8];
+#pragma unroll
+    for (int c = 0; c < D / 32; c++) {
+      unpack_eight(Eight<T>{{query[c]}}, q), unpack_eight(Eight<T>{{key[c]}}, k);
+#pragma unroll
+      for (int e = 0; e < 8; e++) dot = fmaf(q[e], k[e], dot);
+    }
+    dot += shfl_xor(dot, 1, 4);
+    dot += shfl_xor(dot, 2, 4);
+    float v[D / 8];
+#pragma unroll
+    for (int w = 0; w < Words; w++) {
+      float eight[8];
+      unpack_eight(Eight<T>{{value[w]}}, eight);
+#pragma unroll
+      for (int e = 0; e < 8; e++) v[8 * w + e] = eight[e];
+    }
+#pragma unroll
+    for (int d = 0; d < D / 16; d++)
+#pragma unroll
+      for (int i = 0; i < 4; i++) sums[d][i] = v[d + i / 2 * (D / 16)];
+    if (p.softcap > 0) dot = capped(dot);
+    return {dot * unit, pair == 0 ? 1.0f : 0.0f};
+  }
+
+  /** Scores of eight keys and all heads: queries are the left operand, of which no more than eight rows are anything. */
+  WICK_MEMBER void score_tile(float (&score)[4], const Vector& query, const Vector& key) const {
+#pragma unroll
+    for (int c = 0; c < D / 32; c++) {
+      u32 q[4], k[4];
+      split_words(query[c], q), split_words(key[c], k);
+#pragma unroll
+      for (int h = 0; h < 2; h++) {
+        Frag left = {};
+        left.w[0] = q[2 * h], left.w[2] = q[2 * h + 1];
+        multiply_narrow<T>(score, left, k[2 * h], k[2 * h + 1]);
+      }
+    }
+  }
+  /** From the scores of a step to its weights, and what was weighed before to the best score now. */
+  WICK_MEMBER void weigh(float (&score)[Tiles][4], u32 (&weights)[Tiles], Weight& so_far, Sums& sums, int j0) const {
+    float best = so_far.top;
+    if (p.softcap > 0)
+#pragma unroll
+      for (int n = 0; n < 2 * Tiles; n++) score[n / 2][n % 2] = capped(score[n / 2][n % 2]);
+#pragma unroll
+    for (int n = 0; n < Tiles; n++)
+#pragma unroll
+      for (int i = 0; i < 2; i++) {
+        const bool in = j0 + 8 * Waves * n + 2 * pair + i < end;
+        score[n][i] = in ? score[n][i] * unit : Limits<float>::lowest();
+        best = fmaxf(best, score[n][i]);
+      }
+    best = fmaxf(best, shfl_xor(best, 1, 4));
+    best = fmaxf(best, shfl_xor(best, 2, 4));
+    // A step has one key at least, so that the best is a number.
+    const float keep = fast_exp2(so_far.top - best);
+    so_far.sum *= keep;
+#pragma unroll
+    for (int n = 0; n < Tiles; n++) {
+      const float a = fast_exp2(score[n][0] - best), b = fast_exp2(score[n][1] - best);
+      so_far.sum += a + b;
+      weights[n] = pack_pair<T>(a, b);
+    }
+    if (ballot64(best != so_far.top)) {
+      // Sums are of heads 2 pair and 2 pair + 1.
+      const float factors[2] = {shfl(keep, 8 * pair, 32), shfl(keep, 8 * pair + 4, 32)};
+#pragma unroll
+      for (int d = 0; d < D / 16; d++)
+#pragma unroll
+        for (int i = 0; i < 4; i++) sums[d][i] *= factors[i % 2];
+    }
+    so_far.top = best;
+  }
+  /** Values lie by keys, and the product wants pairs of keys: two rows are woven into one. */
+  WICK_MEMBER void add_values(Sums& sums, const Values& values, const u32 (&weights)[Tiles]) const {
+#pragma unroll
+    for (int n = 0; n < Tiles; n += 2) {
+      u32 words[2][2][Words][4] = {};
+#pragma unroll
+      for (int t = 0; t < 2 && n + t < Tiles; t++)
+#pragma unroll
+        for (int i = 0; i < 2; i++)
+#pragma unroll
+          for (int w = 0; w < Words; w++) split_words(values[n + t][i][w], words[t][i][w]);
+#pragma unroll
+      for (int d = 0; d < D / 16; d++) {
+        Frag left;
+#pragma unroll
+        for (int i = 0; i < 4; i++) {
+          const int x = d + i % 2 * (D / 16);
+          left.w[i] = side_by_side(words[i / 2][0][x / 8], words[i / 2][1][x / 8], x % 8);
+        }
+        multiply_narrow<T>(sums[d], left, weights[n], n + 1 < Tiles ? weights[n + 1 < Tiles ? n + 1 : n] : 0u);
+      }
+    }
+  }
+  /** Weighs the values of this wave's keys. */
+  WICK_MEMBER void attend(const Vector& query, Keys& keys, Values& values, i32 (&rows)[Tiles], Weight& so_far,
+                          Sums& sums) const {
+    UNROLL(1, 1)
+    for (int j0 = begin + 8 * wave; j0 < end; j0 += Step) {
+      float score[Tiles][4] = {};
+      u32 weights[Tiles];
+#pragma unroll
+      for (int n = 0; n < Tiles; n++) score_tile(score[n], query, keys[n]);
+      fetch_keys(keys, rows, j0 + Step);
+      weigh(score, weights, so_far, sums, j0);
+      add_values(sums, values, weights);
+      fetch_values(values, rows, j0 + Step);
+    }
+  }
+
+  /** Lays a wave's sums open to the block. */
+  WICK_MEMBER void show(const Sums& sums, Weight weight) const {
+    weight.sum += shfl_xor(weight.sum, 1, 4);
+    weight.sum += shfl_xor(weight.sum, 2, 4);
+    if (pair == 0 && cell < count)
+      memory.merged[wave][cell][0] = weight.top, memory.merged[wave][cell][1] = weight.sum;
+#pragma unroll
+    for (int i = 0; i < 4; i++)
+#pragma unroll
+      for (int d = 0; d < D / 16; d += 4) {
+        const int x = d + i / 2 * (D / 16), head = 2 * pair + i % 2;
+        if (head < count)
+          *(word4*)&memory.outputs[wave][head][x / 8 * 64 + 8 * cell + x % 8] =
+              four_floats(sums[d][i], sums[d + 1][i], sums[d + 2][i], sums[d + 3][i]);
+      }
+    __syncthreads();
+  }
+  /** Joins what so many laid open; write(head, number, four results, the best score, the sum of weights). */
+  template <class F> WICK_MEMBER void join(int laid, F write) const {
+    UNROLL(1, 1)
+    for (int t = threadIdx.x; t < count * (D / 4); t += Threads) {
+      const int g = t / (D / 4), d = t % (D / 4) * 4;
+      float best = Limits<float>::lowest(), total = 0, added[4] = {};
+      UNROLL(1, 4)
+      for (int w = 0; w < laid; w++) best = fmaxf(best, memory.merged[w][g][0]);
+      UNROLL(1, 4)
+      for (int w = 0; w < laid; w++) {
+        const float factor = fast_exp2(memory.merged[w][g][0] - best);
+        total = fmaf(factor, memory.merged[w][g][1], total);
+        u32 bits[4];
+        split_words(*(const word4*)&memory.outputs[w][g][d], bits);
+#pragma unroll
+        for (int e = 0; e < 4; e++) added[e] = fmaf(factor, bits_as<float>(bits[e]), added[e]);
+      }
+#pragma unroll
+      for (int e = 0; e < 4; e++) added[e] /= total;
+      write(g, d, added, best, total);
+    }
+  }
+  WICK_MEMBER void write_result(int laid) const {
+    T* const out = (T*)p.out + ((i64)sequence * p.heads + head0) * D;
+    join(laid, [&](int g, int d, const float(&x)[4], float, float) {
+      u32* const to = (u32*)(out + g * D + d);
+      to[0] = pack_pair<T>(x[0], x[1]), to[1] = pack_pair<T>(x[2], x[3]);
+    });
+  }
+
+  // Results of splits, (sequences, heads, splits, D), then the logarithms of what they weigh.
+  WICK_MEMBER i64 part_of(int g, int s) const { return ((i64)(sequence * p.heads + head0 + g)) * splits + s; }
+  WICK_MEMBER float* weighed() const { return p.partial + (i64)sequences * p.heads * splits * D; }
+  WICK_MEMBER void write_part() const {
+    join(Waves, [&](int g, int d, const float(&x)[4], float best, float total) {
+      const i64 part = part_of(g, split);
+      *(word4*)(p.partial + part * D + d) = four_floats(x[0], x[1], x[2], x[3]);
+      if (d == 0) weighed()[part] = best + logg(total) * 1.44269504f;
+    });
+  }
+  /** Whether this block came last, and so finds the parts of all others. */
+  WICK_MEMBER bool comes_last() const {
+    __syncthreads();
+    u32* const arrived = p.arrived + sequence * gridDim.y + blockIdx.y;
+    if (threadIdx.x == 0) memory.before = arrive(arrived);
+    __syncthreads();
+    if (memory.before != (u32)active - 1) return false;
+    if (threadIdx.x == 0) *arrived = 0;
+    return true;
+  }
+  /**
+   * Waves add the splits, so many numbers at a time as a wave reads at once: those that have the same numbers share the
+   * splits, and lay open what they have. Their number is the result.
+   */
+  WICK_MEMBER int add_parts() const {
+    constexpr int Ahead = 8;
+    const int columns = (count * (D / 4) + 31) / 32, tracks = columns < Waves ? Waves / columns : 1;
+    const int track = columns < Waves ? wave / columns : 0;
+    UNROLL(1, 1)
+    for (int t = (wave - track * columns) * 32 + threadIdx.x % 32; t < count * (D / 4); t += 32 * Waves) {
+      if (track >= tracks) break;
+      const int g = t / (D / 4), d = t % (D / 4) * 4;
+      float top = Limits<float>::lowest(), sum = 0, added[4] = {};
+      UNROLL(1, 1)
+      for (int s0 = track; s0 < active; s0 += Ahead * tracks) {
+        word4 x[Ahead];
+        float weight[Ahead], best = top;
+#pragma unroll
+        for (int n = 0; n < Ahead; n++) {
+          const int s = s0 + n * tracks;
+          const i64 part = part_of(g, s < active ? s : s0);
+          x[n] = *(const word4*)(p.partial + part * D + d);
+          weight[n] = s < active ? weighed()[part] : Limits<float>::lowest();
+        }
+#pragma unroll
+        for (int n = 0; n < Ahead; n++) best = fmaxf(best, weight[n]);
+        const float keep = fast_exp2(top - best);
+        sum *= keep;
+#pragma unroll
+        for (int e = 0; e < 4; e++) added[e] *= keep;
+#pragma unroll
+        for (int n = 0; n < Ahead; n++) {
+          const float share = fast_exp2(weight[n] - best);
+          u32 bits[4];
+          split_words(x[n], bits);
+          sum += share;
+#pragma unroll
+          for (int e = 0; e < 4; e++) added[e] = fmaf(share, bits_as<float>(bits[e]), added[e]);
+        }
+        top = best;
+      }
+      *(word4*)&memory.outputs[track][g][d] = four_floats(added[0], added[1], added[2], added[3]);
+      if (d == 0) memory.merged[track][g][0] = top, memory.merged[track][g][1] = sum;
+    }
+    __syncthreads();
+    return tracks;
+  }
+};
+
+template <class T, int D, int Waves, bool PAGED> WICK_FN void decode_attention_units(const NewToken& p) {
+  using Block = NewTokenUnits<T, D, Waves, PAGED>;
+  __shared__ __attribute__((aligned(16))) typename Block::Memory memory;
+  const Block block{p, memory};
+  if (block.split >= block.active) return;
+  // Keys of earlier tokens are asked for before the new query is there.
+  typename Block::Keys keys;
+  typename Block::Values values;
+  i32 rows[Block::Tiles];
+  const int first = block.begin + 8 * block.wave;
+  block.fetch_keys(keys, rows, first), block.fetch_values(values, rows, first);
+  block.fetch_turn_and_norms();
+  begin_in_turn();
+
+  // The last wave is the one with the fewest keys, and takes the new one.
+  const bool takes_new = block.newest && block.wave == Waves - 1;
+  typename Block::Vector query, key;
+  word4 value[Block::Words];
+  block.take(query, block.cell < block.count, block.head0 + block.cell);
+  block.take(key, takes_new, p.heads + block.kv_head);
+  block.take_value(value, takes_new);
+  block.turn_vector(query, memory.norms[0]);
+  typename Block::Weight so_far{Limits<float>::lowest(), 0};
+  typename Block::Sums sums = {};
+  if (takes_new) {
+    block.turn_vector(key, memory.norms[1]);
+    so_far = block.begin_with(query, key, value, sums);
+    block.store(key, value);
+  }
+  block.attend(query, keys, values, rows, so_far, sums);
+  block.show(sums, so_far);
+  int laid = Waves;
+  if (block.active > 1) {
+    block.write_part();
+    if (!block.comes_last()) return;
+    laid = block.add_parts();
+  }
+  block.write_result(laid);
+}
