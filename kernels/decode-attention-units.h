@@ -126,8 +126,15 @@ template <class T, int D, int Waves, bool PAGED> struct NewTokenUnits {
     for (int w = 0; w < Words; w++) x[w] = in ? *(const word4*)(at + 64 * w) : word4{};
   }
 
-  /** One over the length of a vector that four lanes hold. */
-  WICK_MEMBER float one_by_length(const Vector& x) const {
+  /** Eight numbers to the word that holds them. */
+  WICK_MEMBER word4 packed(const float (&v)[8]) const {
+    u32 words[4];
+#pragma unroll
+    for (int e = 0; e < 4; e++) words[e] = pack_pair<T>(v[2 * e], v[2 * e + 1]);
+    return join_words(words);
+  }
+  /** Norms a vector that four lanes hold. */
+  WICK_MEMBER void norm_vector(Vector& x, const float* norm) const {
     float squares = 0, v[8];
 #pragma unroll
     for (int c = 0; c < D / 32; c++) {
@@ -137,31 +144,29 @@ template <class T, int D, int Waves, bool PAGED> struct NewTokenUnits {
     }
     squares += shfl_xor(squares, 1, 4);
     squares += shfl_xor(squares, 2, 4);
-    return rsqrtg(squares / (float)D + p.eps);
+    const float factor = rsqrtg(squares / (float)D + p.eps);
+#pragma unroll
+    for (int c = 0; c < D / 32; c++) {
+      unpack_eight(Eight<T>{{x[c]}}, v);
+#pragma unroll
+      for (int e = 0; e < 8; e++) v[e] *= factor * norm[32 * c + 8 * pair + e];
+      x[c] = packed(v);
+    }
   }
-  /** Norms a new vector where the model does, and turns it by its position: one half against the other. */
-  WICK_MEMBER void turn_vector(Vector& x, const float* norm) const {
-    const float factor = p.q_norm ? one_by_length(x) : 1;
+  /** Turns a vector by the new position: one half against the other. */
+  WICK_MEMBER void turn_vector(Vector& x) const {
 #pragma unroll
     for (int w = 0; w < Words; w++) {
       float a[8], b[8], c[8], s[8];
       unpack_eight(Eight<T>{{x[w]}}, a), unpack_eight(Eight<T>{{x[w + Words]}}, b);
       unpack_eight(Eight<T>{{memory.turn[4 * w + pair]}}, c);
       unpack_eight(Eight<T>{{memory.turn[D / 16 + 4 * w + pair]}}, s);
-      u32 low[4], high[4];
 #pragma unroll
       for (int e = 0; e < 8; e++) {
-        if (p.q_norm) {
-          const int d = 32 * w + 8 * pair + e;
-          a[e] = rounded<T>(a[e] * factor * norm[d]), b[e] = rounded<T>(b[e] * factor * norm[d + D / 2]);
-        }
         const float old = a[e];
         a[e] = old * c[e] - b[e] * s[e], b[e] = old * s[e] + b[e] * c[e];
       }
-#pragma unroll
-      for (int e = 0; e < 4; e++)
-        low[e] = pack_pair<T>(a[2 * e], a[2 * e + 1]), high[e] = pack_pair<T>(b[2 * e], b[2 * e + 1]);
-      x[w] = join_words(low), x[w + Words] = join_words(high);
+      x[w] = packed(a), x[w + Words] = packed(b);
     }
   }
   /** Appends the new key and value to the cache, by one of the blocks that have them. */
@@ -179,8 +184,8 @@ template <class T, int D, int Waves, bool PAGED> struct NewTokenUnits {
 
   /** A cap on dot * scale, of which the scale is taken out again. */
   WICK_MEMBER float capped(float dot) const {
-    const float limit = p.softcap / p.scale;
-    return limit * tanhg(dot / limit);
+    const float limit = p.softcap / p.scale, by = p.scale / p.softcap;
+    return limit * tanhg(dot * by);
   }
   /** A wave begins with the new key, which weighs 1, and its value. */
   WICK_MEMBER Weight begin_with(const Vector& query, const Vector& key, const word4 (&value)[Words], Sums& sums) const {
@@ -331,8 +336,9 @@ template <class T, int D, int Waves, bool PAGED> struct NewTokenUnits {
 #pragma unroll
         for (int e = 0; e < 4; e++) added[e] = fmaf(factor, bits_as<float>(bits[e]), added[e]);
       }
+      const float by = 1 / total;
 #pragma unroll
-      for (int e = 0; e < 4; e++) added[e] /= total;
+      for (int e = 0; e < 4; e++) added[e] *= by;
       write(g, d, added, best, total);
     }
   }
@@ -434,11 +440,13 @@ template <class T, int D, int Waves, bool PAGED> WICK_FN void decode_attention_u
   block.take(query, block.cell < block.count, block.head0 + block.cell);
   block.take(key, takes_new, p.heads + block.kv_head);
   block.take_value(value, takes_new);
-  block.turn_vector(query, memory.norms[0]);
+  if (p.q_norm) block.norm_vector(query, memory.norms[0]);
+  block.turn_vector(query);
   typename Block::Weight so_far{Limits<float>::lowest(), 0};
   typename Block::Sums sums = {};
   if (takes_new) {
-    block.turn_vector(key, memory.norms[1]);
+    if (p.q_norm) block.norm_vector(key, memory.norms[1]);
+    block.turn_vector(key);
     so_far = block.begin_with(query, key, value, sums);
     block.store(key, value);
   }
