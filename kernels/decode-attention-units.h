@@ -11,9 +11,7 @@
 #include "new-token.h"
 
 /** Steps of a block up to which keys are not split: to join splits takes as long. */
-#ifndef UNITS_ALONE
-#define UNITS_ALONE 2
-#endif
+constexpr int UNITS_ALONE = 2;
 
 /** Four floats as one word. */
 WICK_FN word4 four_floats(float a, float b, float c, float d) {
@@ -107,8 +105,8 @@ template <class T, int D, int Waves, bool PAGED> struct NewTokenUnits {
       memory.turn[t] = ((const word4*)from)[t % (D / 16)];
     }
     if (p.q_norm)
-      ROLLED for (int d = threadIdx.x; d < D; d += Threads)
-        memory.norms[0][d] = p.q_norm[d], memory.norms[1][d] = p.k_norm[d];
+      ROLLED for (int d = threadIdx.x; d < D; d += Threads) memory.norms[0][d] = p.q_norm[d],
+                                                            memory.norms[1][d] = p.k_norm[d];
     __syncthreads();
   }
   /** A new vector where it is wanted, else zeros. */
@@ -306,8 +304,7 @@ template <class T, int D, int Waves, bool PAGED> struct NewTokenUnits {
   WICK_MEMBER void show(const Sums& sums, Weight weight) const {
     weight.sum += shfl_xor(weight.sum, 1, 4);
     weight.sum += shfl_xor(weight.sum, 2, 4);
-    if (pair == 0 && cell < count)
-      memory.merged[wave][cell][0] = weight.top, memory.merged[wave][cell][1] = weight.sum;
+    if (pair == 0 && cell < count) memory.merged[wave][cell][0] = weight.top, memory.merged[wave][cell][1] = weight.sum;
 #pragma unroll
     for (int i = 0; i < 4; i++)
 #pragma unroll

@@ -445,8 +445,7 @@ template <class T, int D, int G, int Unroll, bool PAGED> struct NewTokenBlock {
   }
 };
 
-template <class T, int D, int G, int Unroll, bool PAGED>
-WICK_FN void decode_attention(const NewToken& p) {
+template <class T, int D, int G, int Unroll, bool PAGED> WICK_FN void decode_attention(const NewToken& p) {
   using Block = NewTokenBlock<T, D, G, Unroll, PAGED>;
   constexpr int Groups = Block::Groups;
   __shared__ __attribute__((aligned(16))) float queries[G][D], key_new[D], value_new[D];

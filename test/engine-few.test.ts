@@ -55,8 +55,8 @@ for (const { name, device, missing } of testDevices('sim:32'))
       test(`attention of three sequences over pages of ${dtype}, ${heads} heads of ${dim} to ${kvHeads}, on ${name}`, {
         skip,
       }, () => {
-        const [pageTokens, room] = [4, 768];
-        const [width, positions] = [room / pageTokens, [5, 701, 0]];
+        const [pageTokens, room] = [4, 256];
+        const [width, positions] = [room / pageTokens, [5, 201, 0]];
         const n = positions.length;
         const pages = n * width; // each belongs to one sequence: new tokens are stored meanwhile
         const table = Int32Array.from({ length: pages }, (_, i) => (i * 7) % pages);

@@ -182,16 +182,18 @@ const newToken = DECODE_ATTENTION.declare({
 const hasTiles = ({ arch }: { readonly arch: string }): boolean => hasMatrixUnits({ arch }) && !arch.startsWith('gfx');
 /** Query heads of 16 bits that share a key, all at once through matrix units: eight at most, and four of 256 numbers. */
 const unitHeads = (dim: number): number => (dim > 128 ? 4 : 8);
-const unitWaves = (): 8 => Number(process.env.WICK_X_WAVES ?? 8) as 8;
+/** Waves of a block: fewer where many sequences have blocks of their own. */
+const UNIT_WAVES = { whole: 8, paged: 4 } as const;
+/** Blocks on a multiprocessor, as registers allow. */
+const unitsBeside = (dim: number, cache: keyof typeof UNIT_WAVES): number => (dim === 64 ? 16 : 8) / UNIT_WAVES[cache];
 const byUnits = DECODE_ATTENTION.declare({
-  each: { dtype: ['f16', 'bf16'], dim: DIMS, cache: ['whole', 'paged'], waves: [2, 4, 8, 16] },
-  symbol: ({ dtype, dim, cache, waves }) =>
-    `decode_attention_units_${cache === 'paged' ? 'paged_' : ''}${dtype}_${dim}_${waves}`,
-  body: ({ dtype, dim, cache, waves }) => ({
-    threads: 32 * waves,
-    beside: dim === 256 ? 1 : dim === 128 ? 8 / waves : 16 / waves,
+  each: { dtype: ['f16', 'bf16'], dim: DIMS, cache: ['whole', 'paged'] },
+  symbol: ({ dtype, dim, cache }) => `decode_attention_units_${cache === 'paged' ? 'paged_' : ''}${dtype}_${dim}`,
+  body: ({ dtype, dim, cache }) => ({
+    threads: 32 * UNIT_WAVES[cache],
+    beside: unitsBeside(dim, cache),
     params: { p: NEW_TOKEN },
-    call: `decode_attention_units<${CTYPE[dtype]}, ${dim}, ${waves}, ${cache === 'paged'}>`,
+    call: `decode_attention_units<${CTYPE[dtype]}, ${dim}, ${UNIT_WAVES[cache]}, ${cache === 'paged'}>`,
   }),
   launchedOn: (_, arch) => hasTiles({ arch }),
 });
@@ -433,22 +435,22 @@ export class DecodeSteps {
   chosenSum(c: Chosen & Pick<Product, 'residual'>): void {
     this.#run(sumLaunch(this.#type, c, addressOr0(c.residual), this.#gpu.device.info));
   }
-  /** Whether matrix units serve, and how many blocks there are without splits and beside one another. */
-  #attention(heads: number, kvHeads: number, dim: number, paged: boolean) {
+  /** The size of heads that matrix units serve, blocks without splits, and how many work at a time beside another. */
+  #attention({ heads, kvHeads, dim, paged = false }: Omit<HeadShape, 'room'>) {
     const { arch, warp } = this.#gpu.device.info;
-    const [g, own] = [together(heads, kvHeads), DIMS.find((d) => d === dim)];
-    if (own && this.dtype !== 'f32' && hasTiles({ arch }) && warp === 32 && process.env.WICK_X_UNITS !== '0') {
+    const [g, units] = [together(heads, kvHeads), DIMS.find((d) => d === dim)];
+    if (units && this.dtype !== 'f32' && hasTiles({ arch }) && warp === 32) {
       const blocks = kvHeads * Math.ceil(heads / kvHeads / unitHeads(dim));
-      return { units: own, blocks, beside: Number(process.env.WICK_X_BESIDE ?? 1) };
+      return { units, blocks, beside: unitsBeside(dim, paged ? 'paged' : 'whole') };
     }
-    // As many as work at a time: one more would wait for all others. Those of pages take fewer registers.
+    // One more than work at a time would wait for all others. Those of pages take fewer registers.
     return { blocks: heads / g, beside: paged || arch.startsWith('gfx') ? 4 : g === 8 ? 2 : 3 };
   }
   /** How many blocks share the keys of a head, at most. */
-  splits({ heads, kvHeads, dim, room, paged = false }: HeadShape): number {
-    const { blocks, beside } = this.#attention(heads, kvHeads, dim, paged);
+  splits(shape: HeadShape): number {
+    const { blocks, beside } = this.#attention(shape);
     const filling = Math.floor((this.#gpu.device.info.multiprocessors * beside) / (this.sequences * blocks));
-    return Math.max(1, Math.min(Math.ceil(room / SPLIT_KEYS), filling, MOST_SPLITS));
+    return Math.max(1, Math.min(Math.ceil(shape.room / SPLIT_KEYS), filling, MOST_SPLITS));
   }
   /** Floats of what splits have found before they are joined. */
   partialSize(shape: HeadShape): number {
@@ -464,7 +466,7 @@ export class DecodeSteps {
     const wide = DIMS.find((d) => dim <= d);
     if (!wide) throw new UnsupportedError(`decoding by graph: head dimension ${dim}; at most 256 is supported`);
     const shape = { heads, kvHeads, dim, room, paged: paged !== undefined };
-    const { units, blocks } = this.#attention(heads, kvHeads, dim, shape.paged);
+    const { units, blocks } = this.#attention(shape);
     const [grid, parts] = [[this.splits(shape), blocks, this.sequences], this.partialSize(shape)];
     if (t.partial.layout.size < parts)
       throw new ShapeError(`decoding by graph: parts of attention take ${parts} floats, not ${t.partial.layout.size}`);
@@ -475,9 +477,7 @@ export class DecodeSteps {
     const p = { ...t, ...pages, heads, kvHeads, dim, room, scale: t.scale ?? 1 / Math.sqrt(dim) };
     const [dtype, cache] = [this.#type, paged ? 'paged' : 'whole'] as const;
     if (units && dtype !== 'f32')
-      return this.#run(
-        launch(byUnits, { dtype, dim: units, cache, waves: unitWaves() }, grid, 32 * unitWaves(), { p }),
-      );
+      return this.#run(launch(byUnits, { dtype, dim: units, cache }, grid, 32 * UNIT_WAVES[cache], { p }));
     this.#run(launch(newToken, { dtype, dim: wide, heads: together(heads, kvHeads), cache }, grid, SPLIT_BLOCK, { p }));
   }
   /** The same through latents, which alone are kept. */
