@@ -70,6 +70,7 @@ const GUARDS: Readonly<Record<string, Guard>> = {
   'conv.hip': { ops: ['conv1d', 'conv2d', 'convTranspose1d', 'convTranspose2d'], tests: ['kernels-structured'] },
   'decode.hip': { tests: ['engine-decode'] },
   'decode-attention.hip': { tests: ['engine-decode'] },
+  'decode-attention-units.h': { tests: ['engine-decode', 'engine-few'] },
   'decode-experts.hip': { tests: ['models-decoders: mixtures on'] },
   'decode-latent.hip': { tests: ['models-decoders: mixtures on'] },
   'decode-rows.h': { tests: ['engine-decode'] },
@@ -92,6 +93,7 @@ const GUARDS: Readonly<Record<string, Guard>> = {
   },
   'kept.h': { ops: ['castTo'], tests: ['kernels-conversions'] },
   'matrix.h': { ops: ['bmm', 'matmul'], tests: ['kernels-structured', 'kernels-attention'] },
+  'new-token.h': { tests: ['engine-decode', 'engine-few'] },
   'norm.hip': {
     ops: ['layerNorm', 'rmsNorm', 'layerNormBackward', 'rmsNormBackward'],
     tests: ['kernels-structured', 'kernels-structured-golden'],
