@@ -39,6 +39,21 @@ describe('chat completions', { skip: noModel }, () => {
     );
   });
 
+  test('any whole seed and a top_p of 0, as clients send them', async () => {
+    await using s = await scripted(hello);
+    for (const [given, seed] of [
+      ['3', 3],
+      ['-5', -5],
+      ['4611686018427392000', 4096],
+    ] as const) {
+      const body = `{"messages": [{"role": "user", "content": "hi"}], "seed": ${given}, "top_p": 0}`;
+      assert.equal((await s.post('/v1/chat/completions', body)).status, 200, given);
+      const { seed: taken, topP = 0 } = s.engine.requests.at(-1) ?? {};
+      assert.equal(taken, seed);
+      assert.ok(topP > 0 && topP < 1e-6);
+    }
+  });
+
   test('a stream: role first, finish_reason in every chunk, usage when asked, [DONE]', async () => {
     await using s = await scripted(hello);
     const ask = { messages: user('hi'), stream: true, stream_options: { include_usage: true } };
@@ -141,7 +156,15 @@ describe('chat completions', { skip: noModel }, () => {
     const none = (await (await s.post('/v1/chat/completions', { ...ask, tool_choice: 'none' })).json()).choices[0];
     assert.equal(none.message.content, '{"city": "Oslo"}');
     assert.ok(!s.engine.tokenizer.decode(s.engine.requests[2].prompt).includes('weather"'));
-    for (const bad of [{ type: 'function', function: { name: 'other' } }, 'maybe'])
+    const absent = { type: 'function', function: { name: 'other' } };
+    const allowed = (...tools: object[]) => ({ type: 'allowed_tools', allowed_tools: { mode: 'required', tools } });
+    const two = [WEATHER, { type: 'function', function: { name: 'clock' } }];
+    const one = await s.post('/v1/chat/completions', { ...ask, tools: two, tool_choice: allowed(choice) });
+    assert.equal((await one.json()).choices[0].finish_reason, 'tool_calls');
+    const [last] = s.engine.requests.slice(-1);
+    assert.deepEqual(last.grammar, s.engine.requests[1].grammar, 'bound to the tools that are allowed');
+    assert.ok(!s.engine.tokenizer.decode(last.prompt).includes('clock'), 'and shown no others');
+    for (const bad of [absent, 'maybe', allowed(), allowed(choice, absent)])
       assert.equal((await s.post('/v1/chat/completions', { ...ask, tool_choice: bad })).status, 400);
   });
 

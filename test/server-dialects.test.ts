@@ -44,7 +44,12 @@ describe('completions', { skip: noModel }, () => {
     assert.equal(logprobs.token_logprobs[0], null);
     assert.deepEqual(logprobs.token_logprobs.slice(-2), [-0.5, -0.5]);
     assert.deepEqual(logprobs.top_logprobs.at(-1), { x: -2, lo: -0.5 });
-    assert.equal(logprobs.text_offset[1], logprobs.tokens[0].length);
+    // The start token is no part of the text.
+    const at = (i: number): string => text.slice(logprobs.text_offset[i], logprobs.text_offset[i + 1]);
+    assert.deepEqual(logprobs.tokens, [
+      '<|endoftext|>',
+      ...logprobs.tokens.slice(1).map((_: string, i: number) => at(i + 1)),
+    ]);
     const frames = await events(await s.post('/v1/completions', { ...ask, stream: true }));
     const parts = frames.slice(0, -1).map((f) => JSON.parse(f.data).choices[0]);
     assert.equal(parts.map((p) => p.text).join(''), text);
@@ -176,10 +181,27 @@ describe('/v1/responses', { skip: noModel }, () => {
       [...all.keys()],
     );
     assert.equal(all.at(-1).response.output.length, 3);
+    const texts = all.filter((e) => e.type.startsWith('response.output_text.'));
+    assert.ok(texts.every((e) => Array.isArray(e.logprobs)));
+  });
+  test('tools that are allowed', async () => {
+    await using s = await scripted({ answer: () => ['[{"name": "weather", "arguments": {}}]'] });
+    const tool_choice = { type: 'allowed_tools', mode: 'required', tools: [{ type: 'function', name: 'weather' }] };
+    const clock = { type: 'function', name: 'clock', parameters };
+    const ask = { input: 'weather?', tools: [...tools, clock], tool_choice };
+    const body = await (await s.post('/v1/responses', ask)).json();
+    assert.equal(body.output[0].name, 'weather');
+    assert.deepEqual(body.tool_choice, tool_choice);
+    assert.ok(!JSON.stringify(s.engine.requests[0].grammar).includes('clock'));
   });
   test('what would need memory is refused', async () => {
     await using s = await scripted(hello);
-    for (const more of [{ previous_response_id: 'resp_1' }, { background: true }, { conversation: 'c' }]) {
+    for (const more of [
+      { previous_response_id: 'resp_1' },
+      { background: true },
+      { conversation: 'c' },
+      { input: [{ type: 'item_reference', id: 'msg_1' }] },
+    ]) {
       const response = await s.post('/v1/responses', { input: 'x', ...more });
       assert.equal(response.status, 400);
       assert.match((await response.json()).error.message, /is not served/);

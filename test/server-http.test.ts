@@ -47,6 +47,8 @@ describe('the server', { skip: noModel }, () => {
       [{ ...ask, chat_template: '{{ 1 }}' }, 400, /chat_template: is not served/],
       [{ ...ask, response_format: { type: 'xml' } }, 400, /^response_format/],
       [{ ...ask, tool_choice: 'required' }, 400, /no tools/],
+      [{ ...ask, tool_choice: { type: 'any' } }, 400, /^tool_choice.type: expected one of "function", "allowed_tools"/],
+      [{ ...ask, top_logprobs: 2 }, 400, /^top_logprobs: is told with logprobs: true only/],
       [{ ...ask, model: 'gpt-4' }, 404, /there is scripted/, 'model_not_found'],
       [{ messages: [{ role: 'user', content: 'word '.repeat(80) }] }, 400, /context of 64/, 'context_length_exceeded'],
       [{ messages: [{ role: 'user', content: 'x'.repeat(200_000) }] }, 400, /characters/, 'context_length_exceeded'],
@@ -62,7 +64,9 @@ describe('the server', { skip: noModel }, () => {
     }
     assert.equal(s.engine.requests.length, 0, 'none reached the engine');
     assert.equal((await s.post(CHAT, JSON.stringify(ask), { 'content-type': 'text/plain' })).status, 415);
-    assert.equal((await fetch(s.server.url + CHAT)).status, 405);
+    assert.equal((await s.post(CHAT, JSON.stringify(ask), { 'content-encoding': 'gzip' })).status, 415);
+    const get = await fetch(s.server.url + CHAT);
+    assert.deepEqual([get.status, get.headers.get('allow')], [405, 'POST']);
     assert.equal((await fetch(`${s.server.url}/nothing`)).status, 404);
   });
 
@@ -266,6 +270,8 @@ describe('the server', { skip: noModel }, () => {
         ['gpt-mine', 4096],
       ],
     );
+    assert.deepEqual(await get('/v1/models/gpt-mine'), models.data[1]);
+    assert.equal((await fetch(`${s.server.url}/v1/models/org/other`)).status, 404);
     assert.equal((await (await s.post(CHAT, { ...ask, model: 'gpt-mine' })).json()).model, 'gpt-mine');
     assert.deepEqual(await get('/health'), { status: 'ok' });
     assert.equal(((await get('/status.json')) as { status: { pagesTotal: number } }).status.pagesTotal, 64);

@@ -125,7 +125,9 @@ function preflight(c: ServerContext, parts: ServerParts): Response {
 
 function unknownRoute(c: ServerContext, routes: readonly Route[]): ApiError {
   const shown = `${c.req.method} ${c.req.path.slice(0, 100)}`;
-  return routes.some((r) => r.path === c.req.path)
-    ? new ApiError(405, `${shown}: another method is needed here`)
+  const methods = routes.filter((r) => r.path === c.req.path).map((r) => r.method.toUpperCase());
+  const allow = [...new Set(methods.flatMap((m) => (m === 'GET' ? ['GET', 'HEAD'] : [m])))].join(', ');
+  return methods.length > 0
+    ? new ApiError(405, `${shown}: here it is ${allow}`, { headers: { allow } })
     : new ApiError(404, `there is no ${shown}; GET /openapi.json lists what there is`, { code: 'not_found' });
 }

@@ -95,8 +95,7 @@ function forcedCalls(
 ): { grammar: Grammar; reader: () => ArgumentsReader | JsonCallsReader } {
   if (choice !== 'required') {
     const schema = schemas.get(choice.name);
-    if (!schema)
-      throw badRequest(`tool_choice: there is no tool ${JSON.stringify(choice.name.slice(0, 100))}`, 'tool_choice');
+    if (!schema) throw noTool(choice.name);
     return { grammar: { kind: 'schema', schema }, reader: () => new ArgumentsReader(choice.name) };
   }
   const calls = [...schemas].map(([name, parameters]) => ({
@@ -140,7 +139,7 @@ function renderChat(body: ChatRequest, chatter: Chatter): string {
     throw new ApiError(400, `the model ${engine.name} has no chat template; it completes texts at /v1/completions`, {
       code: 'no_chat_template',
     });
-  const tools = body.tool_choice === 'none' ? undefined : body.tools;
+  const { tools } = body;
   const open = body.continue_final_message ?? false;
   return engine.chatTemplate.render(templateMessages(body.messages, chatter), {
     continueFinalMessage: open,
@@ -154,12 +153,31 @@ function renderChat(body: ChatRequest, chatter: Chatter): string {
   });
 }
 
-export function prepareChat(body: ChatRequest, chatter: Chatter): PreparedChat {
+const noTool = (name: string): ApiError =>
+  badRequest(`tool_choice: there is no tool ${JSON.stringify(name.slice(0, 100))}`, 'tool_choice');
+
+type ToolChoice = Exclude<ChatRequest['tool_choice'], { type: 'allowed_tools' }>;
+/** A request whose tools are those that may be called: the model is shown no others. */
+function withAllowedTools(body: ChatRequest): ChatRequest & { tool_choice?: ToolChoice } {
+  const { tools, tool_choice: choice } = body;
+  if (choice == null || typeof choice === 'string' || choice.type === 'function')
+    return { ...body, tool_choice: choice, ...(choice === 'none' && { tools: [] }) };
+  const { mode, tools: allowed } = choice.allowed_tools;
+  const names = allowed.map((t) => t.function.name);
+  const missing = names.find((name) => !tools?.some((t) => t.function.name === name));
+  if (missing !== undefined) throw noTool(missing);
+  return { ...body, tool_choice: mode, tools: tools?.filter((t) => names.includes(t.function.name)) };
+}
+
+export function prepareChat(asked: ChatRequest, chatter: Chatter): PreparedChat {
   const { engine, reasoning } = chatter;
-  const tools = body.tool_choice === 'none' ? [] : (body.tools ?? []);
+  const body = withAllowedTools(asked);
+  const tools = body.tools ?? [];
   const choice = body.tool_choice ?? 'auto';
   const parallel = body.parallel_tool_calls ?? true;
   const schemas = schemasOf(tools);
+  if (body.top_logprobs && !body.logprobs)
+    throw badRequest('top_logprobs: is told with logprobs: true only', 'top_logprobs');
   if (typeof choice === 'object' || choice === 'required')
     if (tools.length === 0) throw badRequest('tool_choice: there are no tools to choose from', 'tool_choice');
   const forced =

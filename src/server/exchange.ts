@@ -87,6 +87,9 @@ export async function readBody<T>(c: ServerContext, schema: z.ZodType<T>, limit:
   // Browsers send other types to other sites without asking; JSON they ask about first.
   if (!/^application\/([\w.-]+\+)?json\b/i.test(c.req.header('content-type') ?? ''))
     throw new ApiError(415, 'the body must be JSON, and content-type application/json');
+  const coding = c.req.header('content-encoding') ?? 'identity';
+  if (coding.toLowerCase() !== 'identity')
+    throw new ApiError(415, `the body must come as it is, not by content-encoding ${coding.slice(0, 100)}`);
   let value: unknown;
   try {
     value = JSON.parse(new TextDecoder('utf-8', { fatal: true }).decode(await readBytes(c, limit)));
@@ -111,7 +114,11 @@ function deepest(issues: readonly z.core.$ZodIssue[]): z.core.$ZodIssue {
   if (first.code !== 'invalid_union' || first.errors.length === 0) return first;
   const inner = first.errors.filter((e) => e.length > 0).map(deepest);
   const best = inner.reduce((a, b) => (b.path.length > a.path.length ? b : a));
-  return best.path.length === 0 ? first : { ...best, path: [...first.path, ...best.path] };
+  if (best.path.length === 0) return first;
+  // Alternatives told apart by a word: all of these words are what is expected there.
+  const words = inner.flatMap((i) => (i.code === 'invalid_value' && `${i.path}` === `${best.path}` ? i.values : []));
+  const message = words.length > 1 ? `expected one of ${words.map((w) => JSON.stringify(w)).join(', ')}` : best.message;
+  return { ...best, message, path: [...first.path, ...best.path] };
 }
 
 /** Why answers to a request are broken off: its client has gone, or they took too long. */

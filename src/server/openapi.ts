@@ -20,9 +20,15 @@ const body = (schema: z.ZodType): object => ({ content: { 'application/json': { 
 
 export function openApi(routes: readonly Route[], version: string, keys: boolean): object {
   const paths: Record<string, Record<string, object>> = {};
-  for (const { method, path, summary, request, open } of routes)
-    (paths[path] ??= {})[method] = {
+  for (const { method, path, summary, request, open } of routes) {
+    const parameters: object[] = [];
+    const named = path.replace(/:(\w+)(\{.*\})?/g, (_, name: string) => {
+      parameters.push({ name, in: 'path', required: true, schema: { type: 'string' } });
+      return `{${name}}`;
+    });
+    (paths[named] ??= {})[method] = {
       summary,
+      ...(parameters.length > 0 && { parameters }),
       ...(request && { requestBody: { required: true, ...body(request) } }),
       responses: {
         200: { description: 'the answer; a stream of server-sent events where the request asks for one' },
@@ -30,6 +36,7 @@ export function openApi(routes: readonly Route[], version: string, keys: boolean
       },
       ...(keys && open && { security: [] }),
     };
+  }
   return {
     openapi: '3.1.0',
     info: { title: 'wick', version, description: 'A language model behind the APIs of OpenAI and Anthropic.' },

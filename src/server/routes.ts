@@ -81,6 +81,9 @@ export const ROUTES: readonly Route[] = [
   post('/tokenize', 'token numbers of a text', tokenizeRequest, tokenize),
   post('/detokenize', 'the text of token numbers', detokenizeRequest, detokenize),
   get('/v1/models', 'the models that are served', (c, parts) => c.json({ object: 'list', data: parts.served.list() })),
+  get('/v1/models/:name{.+}', 'one of the models', (c, { served }) =>
+    c.json(served.described(c.req.param('name') ?? '')),
+  ),
   get('/status.json', 'what the engine does now', status),
   get('/health', 'whether the server takes requests', health, true),
   get(

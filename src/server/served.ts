@@ -54,6 +54,14 @@ function chatter(engine: Engine, named?: string): Chatter {
   return { engine, template, tools, reasoning: template ? reasoningMarks(template) : undefined, longestToken };
 }
 
+interface ListedModel {
+  readonly id: string;
+  readonly object: 'model';
+  readonly created: number;
+  readonly owned_by: string;
+  readonly max_model_len: number;
+}
+
 export class Served {
   readonly models: ServedModels;
   readonly created = Math.floor(Date.now() / 1000);
@@ -86,8 +94,14 @@ export class Served {
       param: 'model',
     });
   }
+  /** One of those that are listed. */
+  described(name: string): ListedModel {
+    const found = this.list().find(({ id }) => id === name);
+    if (!found) throw this.#unknown(name);
+    return found;
+  }
   /** As GET /v1/models lists them. */
-  list(): { id: string; object: 'model'; created: number; owned_by: string; max_model_len: number }[] {
+  list(): ListedModel[] {
     const entry = (id: string, length: number) =>
       ({ id, object: 'model', created: this.created, owned_by: 'wick', max_model_len: length }) as const;
     const { engine, aliases = [], embedder } = this.models;

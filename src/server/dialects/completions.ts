@@ -2,6 +2,7 @@
 import { randomBytes } from 'node:crypto';
 import { RESPONSE_ALREADY_SENT } from '@hono/node-server/utils/response';
 import type { Piece, TokenLogprob, Usage } from '../../engine/request.js';
+import type { Tokenizer } from '../../tokenizers/index.js';
 import { Answers } from '../answers.js';
 import { promptTokens } from '../chat-prompt.js';
 import { badRequest, openaiError, toApiError } from '../errors.js';
@@ -36,36 +37,44 @@ interface LogprobLists {
   top_logprobs: (Record<string, number> | null)[];
   text_offset: number[];
 }
+type Shown = Pick<TokenLogprob, 'token' | 'text'>;
 /**
  * Log-probabilities as this API has them: four lists side by side. `state.offset` is where the next token's text
- * begins.
+ * begins; special tokens have none in the answer.
  */
-function logprobLists(list: readonly TokenLogprob[], state: { offset: number }, first?: string): LogprobLists {
+function logprobLists(list: readonly TokenLogprob[], state: OffsetState, first?: Shown): LogprobLists {
   const out: LogprobLists = { tokens: [], token_logprobs: [], top_logprobs: [], text_offset: [] };
-  const add = (text: string, logprob: number | null, top: Record<string, number> | null): void => {
+  const add = ({ token, text }: Shown, logprob: number | null, top: Record<string, number> | null): void => {
     out.tokens.push(text);
     out.token_logprobs.push(logprob);
     out.top_logprobs.push(top);
     out.text_offset.push(state.offset);
-    state.offset += text.length;
+    if (!state.tokenizer.isSpecial(token)) state.offset += text.length;
   };
-  if (first !== undefined) add(first, null, null);
+  if (first) add(first, null, null);
   for (const t of list)
-    add(t.text, t.logprob, Object.fromEntries([...t.top, t].map(({ text, logprob }) => [text, logprob])));
+    add(t, t.logprob, Object.fromEntries([...t.top, t].map(({ text, logprob }) => [text, logprob])));
   return out;
+}
+interface OffsetState {
+  readonly tokenizer: Tokenizer;
+  offset: number;
 }
 
 /** The parts of one answer: text and log-probabilities, the prompt's before them where it is echoed. */
 class Completion {
   readonly #body: CompletionRequest;
   readonly #prompt: Prompt;
-  readonly #firstToken: string;
-  readonly #state = { offset: 0 };
+  readonly #first: Shown;
+  readonly #state: OffsetState;
   #begun = false;
   constructor(body: CompletionRequest, prompt: Prompt, chatter: Chatter) {
     this.#body = body;
     this.#prompt = prompt;
-    this.#firstToken = chatter.engine.tokenizer.decode(prompt.tokens.slice(0, 1), { special: true });
+    const { tokenizer } = chatter.engine;
+    const [token] = prompt.tokens;
+    this.#first = { token, text: tokenizer.decode([token], { special: true }) };
+    this.#state = { tokenizer, offset: 0 };
   }
   /** Prompt's log-probabilities come in answer 0's first piece and are those of all. */
   add(piece: Piece, ofPrompt: readonly TokenLogprob[] | undefined): { text: string; logprobs: LogprobLists | null } {
@@ -74,7 +83,7 @@ class Completion {
     const text = (echo ? this.#prompt.text : '') + piece.text;
     if (this.#body.logprobs == null) return { text, logprobs: null };
     const list = [...(echo ? (ofPrompt ?? []) : []), ...(piece.logprobs ?? [])];
-    return { text, logprobs: logprobLists(list, this.#state, echo ? this.#firstToken : undefined) };
+    return { text, logprobs: logprobLists(list, this.#state, echo ? this.#first : undefined) };
   }
 }
 const finishOf = (piece: Piece): string | null =>

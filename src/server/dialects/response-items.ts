@@ -13,6 +13,8 @@ interface Kind {
   readonly done: string;
   /** The name of the whole text in the last event. */
   readonly field: string;
+  /** What its events have beside the text. */
+  readonly told?: object;
   /** A part inside of the item, told of on its own. */
   readonly part?: (text: string) => object;
 }
@@ -24,6 +26,7 @@ const MESSAGE: Kind = {
   delta: 'response.output_text.delta',
   done: 'response.output_text.done',
   field: 'text',
+  told: { logprobs: [] },
   part: outputText,
 };
 const REASONING: Kind = {
@@ -67,7 +70,7 @@ export class OutputItems {
     if (kind !== this.#kind && kind) this.#open(kind);
     if (kind === MESSAGE) this.text += text;
     this.#text += text;
-    this.#tell(this.#kind?.delta ?? '', { ...this.#place(), delta: text });
+    this.#tell(this.#kind?.delta ?? '', { ...this.#place(), delta: text, ...this.#kind?.told });
   }
   #open(kind: Kind): void {
     this.close();
@@ -86,7 +89,7 @@ export class OutputItems {
   close(cut = false): void {
     const kind = this.#kind;
     if (!kind) return;
-    this.#tell(kind.done, { ...this.#place(), [kind.field]: this.#text });
+    this.#tell(kind.done, { ...this.#place(), [kind.field]: this.#text, ...kind.told });
     if (kind.part) this.#tell('response.content_part.done', { ...this.#place(), part: kind.part(this.#text) });
     const item = { id: this.#id, status: cut ? 'incomplete' : 'completed', ...kind.item(this.#text) };
     this.#tell('response.output_item.done', { output_index: this.output.length, item });

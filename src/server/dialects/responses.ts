@@ -45,8 +45,15 @@ function turnsOf(input: ResponsesRequest['input']): ChatTurn[] {
   return turns;
 }
 
+function choiceOf(choice: ResponsesRequest['tool_choice']): ChatRequest['tool_choice'] {
+  if (choice == null || typeof choice === 'string') return choice;
+  const named = ({ name }: { readonly name: string }) => ({ type: 'function' as const, function: { name } });
+  if (choice.type === 'function') return named(choice);
+  return { type: 'allowed_tools', allowed_tools: { mode: choice.mode, tools: choice.tools.map(named) } };
+}
+
 function toChat(body: ResponsesRequest): ChatRequest {
-  const { instructions, tool_choice: choice } = body;
+  const { instructions } = body;
   const format = body.text?.format;
   const messages = [
     ...(instructions ? [{ role: 'system' as const, content: instructions }] : []),
@@ -65,8 +72,7 @@ function toChat(body: ResponsesRequest): ChatRequest {
         type: 'function' as const,
         function: { name, description, parameters, strict },
       })),
-    tool_choice:
-      choice != null && typeof choice === 'object' ? { type: 'function', function: { name: choice.name } } : choice,
+    tool_choice: choiceOf(body.tool_choice),
     parallel_tool_calls: body.parallel_tool_calls,
     reasoning_effort: body.reasoning?.effort,
     response_format:

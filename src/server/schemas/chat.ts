@@ -47,6 +47,7 @@ const tool = z.object({
   }),
 });
 export type Tool = z.output<typeof tool>;
+const named = z.object({ type: z.literal('function'), function: z.object({ name: z.string() }) });
 
 const responseFormat = z.discriminatedUnion('type', [
   z.object({ type: z.literal('text') }),
@@ -78,7 +79,11 @@ export const chatRequest = z.object({
   tool_choice: z
     .union([
       z.enum(['none', 'auto', 'required']),
-      z.object({ type: z.literal('function'), function: z.object({ name: z.string() }) }),
+      named,
+      z.object({
+        type: z.literal('allowed_tools'),
+        allowed_tools: z.object({ mode: z.enum(['auto', 'required']), tools: z.array(named).min(1).max(512) }),
+      }),
     ])
     .nullish(),
   parallel_tool_calls: z.boolean().nullish(),

@@ -25,7 +25,7 @@ export const messagesRequest = z.object({
   stream: z.boolean().nullish(),
   temperature: z.number().min(0).max(2).nullish(),
   top_k: z.int().min(-1).nullish(),
-  top_p: z.number().gt(0).max(1).nullish(),
+  top_p: z.number().min(0).max(1).nullish(),
   // Tools that Anthropic runs itself have a type and no schema; they are passed over.
   tools: z
     .array(

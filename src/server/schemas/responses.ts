@@ -5,7 +5,14 @@ const part = z.object({ type: z.string(), text: z.string().nullish(), refusal: z
 const content = z.union([z.string(), z.array(part)]);
 const without = (instead: string) => z.null({ error: `is not served: ${instead}` }).optional();
 
+const named = z.object({ type: z.literal('function'), name: z.string() });
 const inputItem = z.union([
+  z
+    .object({
+      type: z.literal('item_reference'),
+      id: z.never({ error: 'is not served: the server keeps no conversations; send the item itself' }),
+    })
+    .transform(() => z.NEVER),
   z.object({ type: z.literal('function_call'), call_id: z.string(), name: z.string().min(1), arguments: z.string() }),
   z.object({ type: z.literal('function_call_output'), call_id: z.string(), output: content }),
   z.object({
@@ -26,7 +33,7 @@ export const responsesRequest = z.object({
   instructions: z.string().nullish(),
   max_output_tokens: z.int().min(1).nullish(),
   temperature: z.number().min(0).max(2).nullish(),
-  top_p: z.number().gt(0).max(1).nullish(),
+  top_p: z.number().min(0).max(1).nullish(),
   top_logprobs: z.literal(0, 'is not served here; /v1/chat/completions has it').nullish(),
   stream: z.boolean().nullish(),
   // Types of tools that only their vendor can run are passed over.
@@ -43,7 +50,15 @@ export const responsesRequest = z.object({
     .max(512)
     .nullish(),
   tool_choice: z
-    .union([z.enum(['none', 'auto', 'required']), z.object({ type: z.literal('function'), name: z.string() })])
+    .union([
+      z.enum(['none', 'auto', 'required']),
+      named,
+      z.object({
+        type: z.literal('allowed_tools'),
+        mode: z.enum(['auto', 'required']),
+        tools: z.array(named).min(1).max(512),
+      }),
+    ])
     .nullish(),
   parallel_tool_calls: z.boolean().nullish(),
   text: z

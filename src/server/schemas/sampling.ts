@@ -5,15 +5,17 @@ import type { Tokenizer } from '../../tokenizers/index.js';
 import { badRequest } from '../errors.js';
 
 const token = z.int().min(0);
+/** 0 leaves the likeliest token: its share is more than this. */
+const LEAST_SHARE = 2 ** -30;
 const stopText = z.string().min(1).max(1024);
 
 /** Fields that clients leave out or set to null have the meaning they have at OpenAI; the last ones are extensions. */
 export const samplingFields = {
   temperature: z.number().min(0).max(2).nullish(),
-  top_p: z.number().gt(0).max(1).nullish(),
+  top_p: z.number().min(0).max(1).nullish(),
   n: z.int().min(1).max(128).nullish(),
   stop: z.union([stopText, z.array(stopText).max(64)]).nullish(),
-  seed: z.int().nullish(),
+  seed: z.number().refine(Number.isInteger, 'a whole number').nullish(),
   frequency_penalty: z.number().min(-2).max(2).nullish(),
   presence_penalty: z.number().min(-2).max(2).nullish(),
   logit_bias: z.record(z.string(), z.number().min(-100).max(100)).nullish(),
@@ -52,13 +54,13 @@ function biases(given: Readonly<Record<string, number>>, tokenizer: Tokenizer): 
 export function samplingOf(f: SamplingFields, tokenizer: Tokenizer): Partial<GenerationRequest> {
   const given: Partial<GenerationRequest> = {
     temperature: f.temperature ?? 1,
-    topP: f.top_p ?? undefined,
+    topP: f.top_p === 0 ? LEAST_SHARE : (f.top_p ?? undefined),
     topK: f.top_k === -1 ? 0 : (f.top_k ?? undefined),
     minP: f.min_p ?? undefined,
     typicalP: f.typical_p ?? undefined,
     n: f.n ?? undefined,
     stop: f.stop == null ? undefined : typeof f.stop === 'string' ? [f.stop] : f.stop,
-    seed: f.seed ?? undefined,
+    seed: f.seed == null ? undefined : Number(BigInt.asIntN(53, BigInt(f.seed))),
     frequencyPenalty: f.frequency_penalty ?? undefined,
     presencePenalty: f.presence_penalty ?? undefined,
     repetitionPenalty: f.repetition_penalty ?? undefined,
