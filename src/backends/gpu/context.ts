@@ -101,15 +101,16 @@ export class GpuContext {
       () => functions.ready(fn),
     );
   }
-  /** Allows launches of a function with so many bytes of dynamic shared memory; `done` when that has happened. */
-  allowShared(fn: Fn, bytes: number, done: () => void = () => {}): void {
+  /** Allows launches of a function with so many bytes of dynamic shared memory; `shared` says when that has happened. */
+  allowShared(r: { readonly fn: Fn; shared: number }, bytes: number): void {
     const { turn, functions } = this;
     const allow = (): void => {
-      this.bare.setMaxDynamicShared(functions.settled(fn), bytes);
-      done();
+      if (bytes <= r.shared) return; // a launch that waited behind one that needs more must not take it back
+      this.bare.setMaxDynamicShared(functions.settled(r.fn), bytes);
+      r.shared = bytes;
     };
-    if (functions.ready(fn) || this.recording) turn.take(allow);
-    else turn.wait(allow, () => functions.ready(fn));
+    if (functions.ready(r.fn) || this.recording) turn.take(allow);
+    else turn.wait(allow, () => functions.ready(r.fn));
   }
 
   /** Memory for the time of one op: reused by whatever comes later on the stream. */

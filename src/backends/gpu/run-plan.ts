@@ -50,10 +50,8 @@ function prepare(gpu: GpuContext, l: Launch): Ready {
     r = { fn: gpu.functions.ofKernel(l.kernel, l.variant), entry: l.kernel.entry(l.variant), shared: SHARED_AS_IS };
     known.set(l.symbol, r);
   }
-  const prepared = r;
   // Work that is collected may never run: what it would have allowed is not allowed until it has.
-  if (l.shared > r.shared)
-    gpu.allowShared(r.fn, l.shared, () => (prepared.shared = Math.max(prepared.shared, l.shared)));
+  if (l.shared > r.shared) gpu.allowShared(r, l.shared);
   return r;
 }
 
@@ -274,7 +272,7 @@ class PlanRun {
     const fn = gpu.functions.own(key, entry.symbol, () => custom);
     const values = args.map((a) => (typeof a === 'object' ? this.#address(a) : a));
     packEntry(gpu.args, entry, values);
-    if (shared > SHARED_AS_IS) gpu.allowShared(fn, shared);
+    if (shared > SHARED_AS_IS) gpu.allowShared({ fn, shared: SHARED_AS_IS }, shared);
     gpu.launch(fn, grid, block, shared);
   }
 
