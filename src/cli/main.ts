@@ -3,25 +3,29 @@
 import { env } from '../base/environment.js';
 import { WickError } from '../base/errors.js';
 import { packageVersion } from '../base/paths.js';
+import { placeFromEnvironment } from '../distributed/launcher.js';
 import { completionScript } from './completion.js';
 import { endWithReader } from './terminal.js';
 
 interface Command {
   readonly summary: string;
+  /** It runs a model, on a GPU if there is one and --device does not say otherwise. */
+  readonly onGpu?: boolean;
   /** Loaded only when asked for, so that `wick --help` starts at once. */
   readonly load: () => Promise<{ run(argv: readonly string[]): Promise<number> | number }>;
 }
 
 const COMMANDS: Readonly<Record<string, Command>> = {
   tour: { summary: 'a short look around: devices, a few tensors', load: () => import('./tour.js') },
-  generate: { summary: 'text from a language model, token by token', load: () => import('./generate.js') },
-  chat: { summary: 'a conversation with a language model', load: () => import('./chat.js') },
+  generate: { onGpu: true, summary: 'text from a language model, token by token', load: () => import('./generate.js') },
+  chat: { onGpu: true, summary: 'a conversation with a language model', load: () => import('./chat.js') },
   serve: {
+    onGpu: true,
     summary: "a language model behind OpenAI's and Anthropic's APIs, with a page to chat",
     load: () => import('./serve.js'),
   },
-  embed: { summary: 'vectors of texts', load: () => import('./embed.js') },
-  bench: { summary: 'how fast a language model reads and writes', load: () => import('./bench.js') },
+  embed: { onGpu: true, summary: 'vectors of texts', load: () => import('./embed.js') },
+  bench: { onGpu: true, summary: 'how fast a language model reads and writes', load: () => import('./bench.js') },
   inspect: {
     summary: 'what a GGUF, safetensors, PyTorch or NumPy file holds',
     load: () => import('./inspect.js'),
@@ -30,7 +34,11 @@ const COMMANDS: Readonly<Record<string, Command>> = {
     summary: 'a GGUF model in fewer bits, with the error of each tensor',
     load: () => import('./quantize.js'),
   },
-  perplexity: { summary: 'how well a language model foretells a text', load: () => import('./perplexity.js') },
+  perplexity: {
+    onGpu: true,
+    summary: 'how well a language model foretells a text',
+    load: () => import('./perplexity.js'),
+  },
   parity: {
     summary: 'how far every device is from the reference, from Candle and from PyTorch; kernel signatures',
     load: () => import('./parity.js'),
@@ -93,7 +101,16 @@ async function main([name, ...rest]: readonly string[]): Promise<number> {
     console.error(`wick: there is no command ${JSON.stringify(name)}\n\n${help()}`);
     return 2;
   }
+  if (command.onGpu) await beginOpening(rest);
   return (await command.load()).run(rest);
+}
+/** The GPU wakes up while the command's modules are read; of several ranks each finds its own. */
+async function beginOpening(argv: readonly string[]): Promise<void> {
+  const at = argv.findIndex((a) => a === '--device' || a.startsWith('--device='));
+  const device = at < 0 ? undefined : (argv[at].split('=')[1] ?? argv[at + 1]);
+  if (argv.includes('--help') || argv.includes('-h') || placeFromEnvironment()) return;
+  const { headStart } = await import('../driver/head-start.js');
+  headStart(device);
 }
 
 endWithReader();

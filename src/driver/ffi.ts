@@ -93,6 +93,12 @@ export class Library {
     }
   }
 
+  /** Calls a function on another thread; what it is given must live until `then` is told its answer. */
+  aside(prototype: string, args: readonly NativeArg[], then: (status: number) => void): void {
+    const fn = this.#handle.func(prototype);
+    fn.async(...args, (_: unknown, status: number) => then(status));
+  }
+
   /** Its version as it tells it itself, for error messages and `wick devices`. */
   note(version: string): void {
     noteLibrary({ name: this.name, version });
@@ -140,14 +146,8 @@ function search(spec: LibrarySpec): Library | string {
   }
   const dirs = libraryDirs(spec.vendor);
   const broken: string[] = [];
-  for (const soname of spec.sonames) {
-    // A bare name lets the loader use LD_LIBRARY_PATH, its cache and the system's folders; only WICK_LIBRARY_PATH comes
-    // before it.
-    const own = ownDirs().map((d) => join(d, soname));
-    const candidates = [...own, soname, ...dirs.map((d) => join(d, soname)).filter((p) => !own.includes(p))].filter(
-      (p) => p === soname || existsSync(p),
-    );
-    for (const path of candidates) {
+  for (const soname of spec.sonames)
+    for (const path of candidates(soname, dirs)) {
       try {
         // A bare name is the loader's to find: it is looked up where the loader would take it from.
         const file = path === soname ? loaderFile(soname) : path;
@@ -166,13 +166,35 @@ function search(spec: LibrarySpec): Library | string {
           broken.push(`${path}: ${why}`);
       }
     }
-  }
   const tail = broken.length > 0 ? `; not loadable: ${broken.join('; ')}` : '';
   return (
     `${spec.name} was not found: looked for ${spec.sonames.join(', ')} in the loader's path and ` +
     `${dirs.join(', ') || 'no other folder'}${tail}`
   );
 }
+
+/**
+ * Where a file may be. A bare name lets the loader use LD_LIBRARY_PATH, its cache and the system's folders; only
+ * WICK_LIBRARY_PATH comes before it.
+ */
+function candidates(soname: string, dirs: readonly string[]): string[] {
+  const own = ownDirs().map((d) => join(d, soname));
+  const others = dirs.map((d) => join(d, soname)).filter((p) => !own.includes(p));
+  return [...own, soname, ...others].filter((p) => p === soname || existsSync(p));
+}
+
+/** Has the file that openLibrary will take read on another thread; whoever opens it then finds it there. */
+export function openAside(spec: LibrarySpec): void {
+  const dirs = libraryDirs(spec.vendor);
+  const files = spec.sonames.flatMap((soname) =>
+    candidates(soname, dirs).map((p) => (p === soname ? loaderFile(p) : p)),
+  );
+  const file = files.find((f) => f !== undefined && !brokenLibrary(f));
+  if (file === undefined) return;
+  const loader = koffi.load('libc.so.6').func('void *dlopen(const char *file, int mode)');
+  loader.async(file, RTLD_LAZY, () => {}); // never closed: drivers do not survive it
+}
+const RTLD_LAZY = 1;
 
 const SYSTEM_DIRS = ['/lib', '/usr/lib', '/usr/local/lib', '/lib64', '/usr/lib64'];
 /**
