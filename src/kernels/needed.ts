@@ -5,6 +5,8 @@ import { closing, expand, type Macro, readMacros } from './macros.js';
 /** A directive, a macro's definition or use, or a declaration at file scope. */
 interface Item {
   readonly text: string;
+  /** Where it ends in the text it was taken from. */
+  readonly end: number;
   /** What it declares; undefined where it must stay in any case. */
   readonly names: readonly string[] | undefined;
   /** Every identifier in it. */
@@ -76,16 +78,21 @@ function declarationEnd(text: string, from: number): number | undefined {
   }
 }
 
-/** A text without comments as items in order; undefined where a directive cuts a declaration in two. */
-function splitItems(text: string, macros: ReadonlyMap<string, Macro>): Item[] | undefined {
-  const items: Item[] = [];
-  for (let from = past(SPACE, text, 0), end = 0; from < text.length; from = past(SPACE, text, end)) {
+/**
+ * A text without comments as items in order, the first of which are known; undefined where a directive cuts a
+ * declaration in two.
+ */
+function splitItems(text: string, macros: ReadonlyMap<string, Macro>, first: readonly Item[] = []): Item[] | undefined {
+  const items = [...first];
+  let end = items.at(-1)?.end ?? 0;
+  for (let from = past(SPACE, text, end); from < text.length; from = past(SPACE, text, end)) {
     if (text[from] === '#') {
       end = lineEnd(text, from);
       const line = text.slice(from, end);
       const define = /^#\s*define\s+(\w+)/.exec(line);
       items.push({
         text: line,
+        end,
         names: define ? [define[1]] : undefined,
         refs: /^#\s*(pragma|error)/.test(line) ? [] : identifiers(line),
       });
@@ -102,6 +109,7 @@ function splitItems(text: string, macros: ReadonlyMap<string, Macro>): Item[] | 
       );
       items.push({
         text: use,
+        end,
         names: made?.every((m) => m.names) ? made.flatMap((m) => m.names as string[]) : undefined,
         refs: [word, ...(made ?? []).flatMap((m) => m.refs)],
       });
@@ -111,7 +119,7 @@ function splitItems(text: string, macros: ReadonlyMap<string, Macro>): Item[] | 
     if (whole === undefined) return undefined;
     end = whole;
     const own = text.slice(from, end);
-    items.push({ text: own, names: declared(own), refs: identifiers(own) });
+    items.push({ text: own, end, names: declared(own), refs: identifiers(own) });
   }
   return items;
 }
@@ -123,6 +131,7 @@ export const stripped = (text: string): string =>
 
 /** A text taken apart. */
 interface Part {
+  readonly code: string;
   readonly items: readonly Item[];
   readonly byName: ReadonlyMap<string, readonly Item[]>;
 }
@@ -133,8 +142,35 @@ interface Read {
   readonly macros: ReadonlyMap<string, Macro>;
   readonly parts: Map<string, Part | undefined>;
 }
+/** How many characters two texts have in common at their beginning. */
+function commonLength(a: string, b: string): number {
+  let [same, most] = [0, Math.min(a.length, b.length)];
+  while (same < most) {
+    const middle = (same + most + 1) >> 1;
+    if (a.startsWith(b.slice(same, middle), same)) same = middle;
+    else most = middle - 1;
+  }
+  return same;
+}
+/** Long texts that were taken apart. */
+const apart: Part[] = [];
+const LONG = 8192;
+/**
+ * The items with which a text begins like one that was taken apart before: most begin with portable.h, and a macro is
+ * defined before it is used. The last is left out, since what follows may belong to it.
+ */
+function begunAlike(code: string): readonly Item[] {
+  let best: readonly Item[] = [];
+  for (const { code: other, items } of apart) {
+    const same = commonLength(code, other);
+    const after = items.findIndex((i) => i.end > same);
+    const alike = items.slice(0, Math.max(0, (after < 0 ? items.length : after) - 1));
+    if (alike.length > best.length) best = alike;
+  }
+  return best;
+}
 function partOf(code: string, macros: ReadonlyMap<string, Macro>): Part | undefined {
-  const items = splitItems(code, macros);
+  const items = splitItems(code, macros, code.length < LONG ? [] : begunAlike(code));
   if (!items) return undefined;
   const byName = new Map<string, Item[]>();
   for (const item of items)
@@ -143,7 +179,9 @@ function partOf(code: string, macros: ReadonlyMap<string, Macro>): Part | undefi
       if (same) same.push(item);
       else byName.set(name, [item]);
     }
-  return { items, byName };
+  const part = { code, items, byName };
+  if (code.length >= LONG) apart.push(part);
+  return part;
 }
 const known = new Map<string, Read>();
 function read(text: string): Read {
