@@ -221,6 +221,71 @@ template <class S> void general(const Product& p, bool accumulate) {
   }
 }
 
+// Rows and columns of threads, of which each takes a rectangle of tiles: as even as can be, then as little of the
+// factors as can be.
+struct Grid {
+  int64_t down, across;
+};
+Grid evenGrid(int64_t tiles, int64_t panels, int64_t threads) {
+  Grid best = {1, threads};
+  int64_t longest = INT64_MAX;
+  for (int64_t down = 1; down <= threads; down++) {
+    const int64_t across = threads / down, high = (tiles + down - 1) / down, wide = (panels + across - 1) / across;
+    // A tile of rows is half as much to read as one of columns.
+    const int64_t cost = 64 * high * wide + high + 2 * wide;
+    if (cost < longest) longest = cost, best = {down, across};
+  }
+  return best;
+}
+constexpr int64_t MANY_THREADS = 4, LARGE_WORK = 256 * 256 * 256, SHARED_BYTES = 64 << 20;
+template <class S> bool worthRectangles(const Product& p) {
+  typedef typename ComputeOf<S>::type E;
+  return !p.pictures && wick::threadCount() >= MANY_THREADS && p.m * p.n * p.k >= LARGE_WORK && p.m > LOW / 2 &&
+         p.n > LOW / 2 && p.k > LOW / 2 && (p.m + p.n) * p.k * (int64_t)sizeof(E) <= SHARED_BYTES;
+}
+// Many threads: both factors are packed once, by all, and each thread reads only the part of them that its rectangle of
+// the result needs.
+template <class S> void rectangles(const Product& p, bool accumulate) {
+  typedef typename ComputeOf<S>::type E;
+  constexpr int64_t R = Tile<E>::ROWS, W = Tile<E>::VECTORS * Vec<E>::N;
+  const S* a = reinterpret_cast<const S*>(p.a.data);
+  const int64_t depth = slabDepth<E>(p.k), slabs = (p.k + depth - 1) / depth, tiles = (p.m + R - 1) / R,
+                panels = (p.n + W - 1) / W, height = tiles * R, width = panels * W, groups = (panels + 3) / 4;
+  E* rows = static_cast<E*>(scratch(wick::SCRATCH_B, (size_t)(height + width) * p.k * sizeof(E)));
+  E* columns = rows + height * p.k;
+  parallel(slabs * (tiles + groups), 1 + 65536 / (4 * W * depth), [&](int64_t begin, int64_t end) {
+    for (int64_t q = begin; q < end; q++) {
+      const int64_t k0 = q / (tiles + groups) * depth, at = q % (tiles + groups), d = least(p.k - k0, depth);
+      if (at < tiles)
+        packPanel<S, E, (int)R>(a + at * R * p.a.row + k0 * p.a.column, p.a.row, p.a.column, least(p.m - at * R, R), d,
+                                rows + k0 * height + at * R * d);
+      else {
+        const int64_t j = (at - tiles) * 4 * W;
+        packColumns<S, E, (int)W>(p, j, least(p.n - j, 4 * W), k0, d, columns + k0 * width + j * d);
+      }
+    }
+  });
+  const Grid grid = evenGrid(tiles, panels, wick::threadCount());
+  const int64_t most = BLOCK_BYTES / (int64_t)sizeof(E) / depth / R * R;  // rows that a core's cache keeps
+  parallelTasks(grid.down * grid.across, [&](int64_t begin, int64_t end) {
+    for (int64_t t = begin; t < end; t++) {
+      const int64_t down = t % grid.down, across = t / grid.down, last = least(p.m, tiles * (down + 1) / grid.down * R),
+                    j0 = panels * across / grid.across * W,
+                    n = least(p.n, panels * (across + 1) / grid.across * W) - j0;
+      for (int64_t i0 = tiles * down / grid.down * R; n > 0 && i0 < last; i0 += most) {
+        const int64_t m = least(last - i0, most);
+        const Block<S, E> to(p, i0, j0, m, n, roundUp(m, R), roundUp(n, W), accumulate);
+        for (int64_t k0 = 0; k0 < p.k; k0 += depth) {
+          const int64_t d = least(p.k - k0, depth);
+          blockTimesPanels(m, n, d, rows + k0 * height + i0 * d, columns + k0 * width + j0 * d, to.c, to.row,
+                           to.adds(k0 > 0), true);
+        }
+        to.finish();
+      }
+    }
+  });
+}
+
 #include "matmul-rows.h"
 
 #if defined(WICK_AMX)
@@ -263,6 +328,7 @@ template <class S> void product(const Product& given, bool accumulate) {
     else general<S>(p, accumulate);
   } else if (p.m <= FEW) fewRows<S>(p, accumulate);
   else if (p.m <= SOME && p.n > p.m && p.b.row == 1) someRows<S>(p, accumulate);
+  else if (worthRectangles<S>(p)) rectangles<S>(p, accumulate);
   else if (p.m <= LOW && p.n > p.m && p.m * p.n * p.k >= SMALL_WORK) low<S>(p, accumulate);
   else general<S>(p, accumulate);
 }
