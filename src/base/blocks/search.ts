@@ -159,6 +159,24 @@ export interface Steps {
   readonly magnitude?: boolean;
 }
 
+/** How far scale * level + base lies from x, with weights. */
+function affineError(
+  x: Float32Array,
+  n: number,
+  w: Float32Array,
+  levels: Uint8Array,
+  scale: number,
+  base: number,
+  magnitude = false,
+): number {
+  let sum = 0;
+  for (let i = 0; i < n; i++) {
+    const diff = fround(fround(fround(scale * levels[i]) + base) - x[i]);
+    sum = fround(sum + fround(w[i] * (magnitude ? abs(diff) : fround(diff * diff))));
+  }
+  return sum;
+}
+
 const candidate = new Uint8Array(32);
 /**
  * x ~ scale * level - minimum, levels 0 to top: least squares over a walk of scales. The minimum (never negative) goes
@@ -189,18 +207,10 @@ export function affine(
     minimum[0] = -low;
     return 0;
   }
-  const errorOf = (l: Uint8Array, scale: number, base: number): number => {
-    let sum = 0;
-    for (let i = 0; i < n; i++) {
-      const diff = fround(fround(fround(scale * l[i]) + base) - x[i]);
-      sum = fround(sum + fround(w[i] * (steps.magnitude ? abs(diff) : fround(diff * diff))));
-    }
-    return sum;
-  };
   let inverse = fround(top / fround(high - low));
   let scale = fround(1 / inverse);
   for (let i = 0; i < n; i++) levels[i] = clamp(nearest(fround(inverse * fround(x[i] - low))), 0, top);
-  let best = errorOf(levels, scale, low);
+  let best = affineError(x, n, w, levels, scale, low, steps.magnitude);
   // A better fit moves the lower end, and the next step starts from there.
   for (let step = 0; step <= steps.count; step++) {
     inverse = fround(fround(fround(steps.from + fround(steps.by * step)) + top) / fround(high - low));
@@ -223,7 +233,7 @@ export function affine(
       base = 0;
       s = fround(sumXL / sumL2);
     }
-    const error = errorOf(candidate, s, base);
+    const error = affineError(x, n, w, candidate, s, base, steps.magnitude);
     if (error < best) {
       levels.set(candidate.subarray(0, n));
       best = error;
