@@ -95,11 +95,13 @@ export class PagedStep implements Step {
     return pages;
   }
   attend(layer: number, q: Tensor, k: Tensor | undefined, v: Tensor | undefined, how: AttendOptions): Tensor {
-    const { window, chunk, alibi, sinks, scale, softcap } = how;
+    const { window, chunk, alibi, sinks, scale, softcap, into } = how;
     if (chunk !== undefined && chunk < this.length)
       throw new UnsupportedError('pages: attention in chunks reads no pages');
     const [, tokens, heads, dim] = q.shape;
     const { slots, runs } = this.#layout;
+    if (into && !(runs.length === 1 && runs[0].starts))
+      throw new UnsupportedError('pages: only prompts that are attended together have a place for their answers');
     const pages = this.#pages(layer);
     const type = cacheTypeOf(pages[0], q);
     const kvHeads = pages[0].shape[1] / cacheWidth(dim, type);
@@ -118,7 +120,7 @@ export class PagedStep implements Step {
       const n = starts ? count : sequences * count;
       const mine = n === tokens ? q : q.narrow(1, from, n);
       if (starts) {
-        const out = Tensor.empty([1, n, heads, dim], q.dtype, q.device);
+        const out = into?.reshape([1, n, heads, dim]) ?? Tensor.empty([1, n, heads, dim], q.dtype, q.device);
         const rows = (x: Tensor): Tensor => x.contiguous().reshape([n, heads, dim]);
         gpuOf(q.device.backend, 'attendPrompts').attendPrompts({
           ...{ q: rows(mine), out: out.reshape([n, heads, dim]), keys, values, starts, lengths, tables },

@@ -72,15 +72,16 @@ export class WholeAttention {
       const size = steps.partialSize({ heads, kvHeads, dim: headDim, room, paged: true });
       this.#arrived ??= keep(zeros([sequences * this.#mostHeads], { dtype: 'i32', device }));
       const partial = Tensor.empty([size], 'f32', device);
-      const out = Tensor.empty([n, heads, 1, headDim], dtype, device);
+      const all = Tensor.empty([1, qkv.shape[1], heads * headDim], dtype, device);
       const norm = (weight: Tensor | undefined): Tensor | undefined => weight && this.#floats(weight);
       steps.attend({
-        ...{ qkv: qkv.narrow(1, 0, n).contiguous(), ...tables, state, keys: pages[0], values: pages[1], out, partial },
+        ...{ qkv: qkv.narrow(1, 0, n).contiguous(), out: all.narrow(1, 0, n).reshape([n, heads, 1, headDim]) },
+        ...{ ...tables, state, keys: pages[0], values: pages[1], partial },
         ...{ arrived: this.#arrived, scale, window, softcap },
         ...{ qNorm: norm(mixer.qNorm?.inner.weight), kNorm: norm(mixer.kNorm?.inner.weight) },
         ...{ eps: a.qkNorm?.norm.eps, paged: { table, pageTokens, room } },
       });
-      return out.reshape([1, n, heads * headDim]);
+      return { all, count: n };
     };
   }
   get #mostHeads(): number {

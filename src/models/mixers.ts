@@ -166,9 +166,9 @@ export class AttentionMixer extends Module {
     const b = x.shape[0];
     const product = this.qkv.forward(x); // (b, t, (heads + 2 kvHeads) headDim)
     const whole = rope && step.attendWhole?.(layer, product, this, context.tables(rope));
-    const done = whole ? whole.shape[1] : 0;
-    if (whole && done === product.shape[1]) return answer(whole);
-    const made = whole ? product.narrow(1, done, product.shape[1] - done) : product;
+    const rest = (x: Tensor): Tensor => (whole ? x.narrow(1, whole.count, x.shape[1] - whole.count) : x);
+    if (whole && whole.count === product.shape[1]) return answer(whole.all);
+    const made = rest(product);
     const t = made.shape[1];
     const all = clip === undefined || qkNorm ? made : made.clamp(-clip, clip);
     const part = (from: number, n: number, width = headDim): Tensor =>
@@ -199,10 +199,11 @@ export class AttentionMixer extends Module {
     const y = step.attend(keysOf ?? layer, q, k, v, {
       ...{ scale, window, chunk, softcap, lends, sinks },
       alibi: this.#slopes,
+      ...(whole && { into: rest(whole.all) }),
     });
+    if (whole) return answer(whole.all);
     const narrow = valueDim < headDim ? y.narrow(3, 0, valueDim) : y;
     const answers = narrow.reshape([b, t, heads * valueDim]);
-    if (whole) return answer(whole.cat([answers], 1));
     const flat = this.outNorm ? this.outNorm.forward(answers) : answers;
     const gate = (heads + (own ? 2 * kvHeads : 0)) * headDim;
     return answer(gated ? openedBy(gated, flat, made.narrow(2, gate, gateWidth(this.feature))) : flat);

@@ -56,10 +56,21 @@ export interface Step {
   overState(layer: number, xs: readonly Tensor[], scan: Scan): Tensor;
 }
 /**
- * Attention of a layer from the product (b, t, (heads + 2 kvHeads) dim) before norms and rope: (b, t, heads dim), or
- * undefined where the features of the mixer ask for more.
+ * Attention of a layer from the product (b, t, (heads + 2 kvHeads) dim) before norms and rope; undefined where the
+ * features of the mixer ask for more.
  */
-export type WholeAttend = (layer: number, qkv: Tensor, mixer: AttentionMixer, tables: RopeTable) => Tensor | undefined;
+export type WholeAttend = (
+  layer: number,
+  qkv: Tensor,
+  mixer: AttentionMixer,
+  tables: RopeTable,
+) => WholeAnswers | undefined;
+/** Answers to the first `count` of t tokens. */
+export interface WholeAnswers {
+  /** (b, t, heads dim): those of the other tokens are not there yet. */
+  readonly all: Tensor;
+  readonly count: number;
+}
 /** A step over a sequence with a state: inputs (b, t, ...) and the state before them to outputs and the state after. */
 export type Scan = (xs: readonly Tensor[], state: Tensor | undefined) => { readonly y: Tensor; readonly state: Tensor };
 /** New tokens `from` to `from + count` look at all of these, (b, 1, all, width). */
@@ -81,6 +92,8 @@ export type AttendOptions = Pick<Attention, 'scale' | 'window' | 'chunk' | 'soft
   readonly alibi?: Tensor;
   /** Other layers will look at the same keys. */
   readonly lends?: boolean;
+  /** Where the answers go, where there is a place for them already: (b, t, heads dim). */
+  readonly into?: Tensor;
 };
 
 /** A convolution's last inputs, and what a layer remembers beside them. */
