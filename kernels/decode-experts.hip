@@ -1,9 +1,11 @@
 // One token through a mixture of experts in three launches: logits of the router, gates of the chosen experts, their
-// weighted sum. Only what is chosen is read, as fast as dense weights (decode-rows.h).
-//   decode_router_T_N        grid (experts), block up to 256; the last block to end chooses
-//   decode_chosen_gate_T     grid (ceil(inner / (R/2)), chosen), block up to 256
+// weighted sum. Only what is chosen is read, as fast as dense weights (decode-rows.h). Experts that every token goes to
+// stand beside the chosen ones: their gates come first and are asked for while the router is still at work.
+//   decode_router_T_N        grid (experts), block up to 256
+//   decode_chosen_gate_T     grid (ceil(every / (R/2)) + chosen * ceil(n / (R/2))), block up to 256
 //   decode_chosen_sum_T      grid (ceil(n / R)), block up to 256
-// The sum knows the choice before it is known that its vector is there, and asks for weights ahead of that.
+// Every block makes the choice by itself: a wave finds it faster than a launch's last block could tell all others. The
+// sum knows the logits before it is known that its vector is there, and asks for weights ahead of that.
 #include "decode-rows.h"
 
 constexpr int MOST_EXPERTS = 1024, MOST_CHOSEN = 32;
@@ -12,12 +14,7 @@ constexpr int MOST_EXPERTS = 1024, MOST_CHOSEN = 32;
 enum Score { SCORE_SOFTMAX, SCORE_SIGMOID, SCORE_LOGITS };
 enum Weigh { WEIGH_KEPT, WEIGH_NORMALISED, WEIGH_SOFTMAX, WEIGH_SIGMOID };
 struct Choice {
-  float* logits;
-  /** What is chosen, and its weights. */
-  i32* id;
-  float* weight;
-  /** Counts blocks; 0 before and after. */
-  u32* arrived;
+  const float* logits;
   /** Takes part in the choice but not in the weights; null for none. */
   const float* bias;
   i32 experts, chosen, score, weigh;
@@ -37,47 +34,63 @@ template <class F> WICK_FN float wave_joined(float v, F join) {
   return v;
 }
 
-/** By the whole block, once all logits are there; scores of the chosen become weights. */
-WICK_FN void choose(const Choice& p) {
-  __shared__ float kept[MOST_CHOSEN];
+WICK_FN u32 wave_most(u32 v) {
+#if defined(WICK_NVIDIA) && defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+  return __reduce_max_sync(~0u, v);
+#else
+#pragma unroll
+  for (u32 m = WICK_WAVE / 2; m; m /= 2) {
+    const u32 other = shfl_xor(v, m, WICK_WAVE);
+    v = other > v ? other : v;
+  }
+  return v;
+#endif
+}
+
+/** By a wave, once all logits are there: the first `count` experts of the choice and their scores. */
+WICK_FN void choose(const Choice& p, i32 count, i32* ids, float* kept) {
+  // A lane looks after its own experts alone.
   __shared__ float scores[MOST_EXPERTS];
   __shared__ u32 keys[MOST_EXPERTS];
   const i32 lane = (i32)lane_id(), n = p.experts;
-  // Not by the nearest cache, which may remember older ones.
-  ROLLED for (i32 e = threadIdx.x; e < n; e += blockDim.x) scores[e] = ((volatile const float*)p.logits)[e];
-  __syncthreads();
-  float most = 0, sum = 1;
+  float most = bits_as<float>(0xff800000u), sum = 0;
+  // Not by the nearest cache, which may remember another layer's.
+  UNROLL(2, 4)
+  for (i32 e = lane; e < n; e += WICK_WAVE) {
+    const float x = ((volatile const float*)p.logits)[e];
+    scores[e] = x;
+    most = fmaxf(most, x);
+  }
   if (p.score == SCORE_SOFTMAX) {
-    most = bits_as<float>(0xff800000u);
-    ROLLED for (i32 e = lane; e < n; e += WICK_WAVE) most = fmaxf(most, scores[e]);
     most = wave_joined(most, [](float a, float b) { return fmaxf(a, b); });
-    sum = 0;
-    ROLLED for (i32 e = lane; e < n; e += WICK_WAVE) sum += expg(scores[e] - most);
+    UNROLL(2, 4)
+    for (i32 e = lane; e < n; e += WICK_WAVE) sum += expg(scores[e] - most);
     sum = wave_joined(sum, [](float a, float b) { return a + b; });
   }
-  __syncthreads();
-  ROLLED for (i32 e = threadIdx.x; e < n; e += blockDim.x) {
+  UNROLL(2, 4)
+  for (i32 e = lane; e < n; e += WICK_WAVE) {
     const float x = scores[e], score = p.score == SCORE_SOFTMAX   ? expg(x - most) / sum
                                        : p.score == SCORE_SIGMOID ? 1.0f / (1.0f + expg(-x))
                                                                   : x;
     scores[e] = score;
     keys[e] = choice_key(p.bias ? score + p.bias[e] : score);
   }
-  __syncthreads();
-  ROLLED for (i32 e = threadIdx.x; e < n; e += blockDim.x) {
-    // Of equal ones the first comes first, so that no two have one place.
-    const u32 mine = keys[e];
-    i32 place = 0;
-    UNROLL(8, 4)
-    for (i32 o = 0; o < n; o++) place += keys[o] > mine || (keys[o] == mine && o < e);
-    if (place < p.chosen) {
-      p.id[place] = e;
-      kept[place] = scores[e];
-    }
+  ROLLED for (i32 place = 0; place < count; place++) {
+    u32 key = 0, e_of = 0;
+    UNROLL(2, 4)
+    for (i32 e = lane; e < n; e += WICK_WAVE)
+      if (keys[e] > key) key = keys[e], e_of = (u32)e;
+    // Of equal ones the first comes first. No number has the key 0, which those have that are chosen.
+    const u32 best = wave_most(key), e = ~wave_most(key == best ? ~e_of : 0u);
+    if (e_of != e || key != best) continue;
+    keys[e] = 0;
+    ids[place] = (i32)e;
+    kept[place] = scores[e];
   }
-  __syncthreads();
-  const i32 j = threadIdx.x;
-  if (j >= p.chosen) return;
+  sync_wave();
+}
+/** The weight of number j among the chosen. */
+WICK_FN float weight_of(const Choice& p, const float* kept, i32 j) {
   float weight = kept[j];
   if (p.weigh == WEIGH_SIGMOID) weight = 1.0f / (1.0f + expg(-weight));
   if (p.weigh == WEIGH_NORMALISED) {
@@ -91,17 +104,16 @@ WICK_FN void choose(const Choice& p) {
     ROLLED for (i32 o = 0; o < p.chosen; o++) all += expg(kept[o] - best);
     weight = expg(weight - best) / all;
   }
-  p.weight[j] = weight * p.factor;
+  return weight * p.factor;
 }
 
 // logits[e] = w[e] norm(x) + bias[e], one expert a block. The norm's result is rounded as ops round it: a rounding
 // less could choose another expert.
 template <class T, class N>
-WICK_FN void decode_router(const Choice& p, const T* x, const N* norm, float eps, const float* w, const float* bias,
+WICK_FN void decode_router(const T* x, const N* norm, float eps, const float* w, const float* bias, float* logits,
                            i32 k) {
   constexpr int P = pack_size<T>, Q = P / 4;
   __shared__ float sums[DECODE_WAVES];
-  __shared__ u32 before;
   const int from = threadIdx.x * P, chunk = blockDim.x * P, waves = blockDim.x / WICK_WAVE;
   const float* row = w + (i64)blockIdx.x * k;
   word4 first[Q];
@@ -134,42 +146,49 @@ WICK_FN void decode_router(const Choice& p, const T* x, const N* norm, float eps
   sum = wave_joined(sum, [](float a, float b) { return a + b; });
   if (lane_id() == 0) sums[wave_id()] = sum;
   __syncthreads();
-  if (threadIdx.x == 0) {
-    sum = 0;
-    ROLLED for (int i = 0; i < waves; i++) sum += sums[i];
-    p.logits[blockIdx.x] = bias ? sum + bias[blockIdx.x] : sum;
-    before = arrive(p.arrived);
-  }
-  __syncthreads();
-  if (before + 1 != gridDim.x) return;
-  if (threadIdx.x == 0) *p.arrived = 0;
-  choose(p);
+  if (threadIdx.x != 0) return;
+  sum = 0;
+  ROLLED for (int i = 0; i < waves; i++) sum += sums[i];
+  logits[blockIdx.x] = bias ? sum + bias[blockIdx.x] : sum;
 }
 
-// out[j] = activation(gate) * up of the expert that is chosen as number j; w is (experts, 2 n, k), gates over ups.
+// out[j] = activation(gate) * up of the expert that is chosen as number j; w is (experts, 2 n, k), gates over ups. What
+// follows them in out is the gate of `shared`, (2 every, k), where every token goes to.
 template <class T, class N, int R, int U>
-WICK_FN void decode_chosen_gate(const Choice& p, const T* x, const N* norm, float eps, const T* w, T* out, i32 act,
-                                i32 n, i32 k) {
-  begin_in_turn();
-  decode_rows<T, N, R, U, true>(x, norm, eps, w + (i64)p.id[blockIdx.y] * 2 * n * k, nullptr, nullptr,
-                                out + (i64)blockIdx.y * n, nullptr, act, n, k);
+WICK_FN void decode_chosen_gate(const Choice& p, const T* x, const N* norm, float eps, const T* w, const T* shared,
+                                T* out, i32 act, i32 n, i32 every, i32 k) {
+  __shared__ i32 ids[MOST_CHOSEN];
+  __shared__ float kept[MOST_CHOSEN];
+  const int of_all = (every + R / 2 - 1) / (R / 2), tiles = (n + R / 2 - 1) / (R / 2);
+  int tile = blockIdx.x;
+  if (tile < of_all) {
+    w = shared, out += (i64)p.chosen * n, n = every;
+  } else {
+    const int j = (tile - of_all) / tiles;
+    tile = (tile - of_all) % tiles;
+    begin_in_turn();
+    if (wave_id() == 0) choose(p, j + 1, ids, kept);
+    __syncthreads();
+    w += (i64)ids[j] * 2 * n * k, out += (i64)j * n;
+  }
+  decode_tile<T, N, R, U, true>(tile, x, norm, eps, w, nullptr, nullptr, out, nullptr, act, n, k);
 }
 
-// out = residual + the sum over j of weight[j] times w[id[j]] x[j]; w is (experts, n, k), x (chosen, k). To the threads
-// the rows of all chosen experts are one long row.
+// out = residual + the sum over j of weight[j] times w[id[j]] x[j] + shared times what follows in x; w is (experts, n,
+// k), x (chosen, k) and `every` more, shared (n, every). To the threads the rows of all experts are one long row.
 template <class T, int R, int U>
-WICK_FN void decode_chosen_sum(const Choice& p, const T* x, const T* w, const T* residual, T* out, i32 n, i32 k) {
+WICK_FN void decode_chosen_sum(const Choice& p, const T* x, const T* w, const T* shared, const T* residual, T* out,
+                               i32 n, i32 every, i32 k) {
   constexpr int P = pack_size<T>;
   __shared__ i32 ids[MOST_CHOSEN];
-  __shared__ float weights[MOST_CHOSEN], parts[DECODE_WAVES][R];
-  // Two launches old; not by the nearest cache, which may remember another layer's.
-  if ((int)threadIdx.x < p.chosen) {
-    ids[threadIdx.x] = ((volatile const i32*)p.id)[threadIdx.x];
-    weights[threadIdx.x] = ((volatile const float*)p.weight)[threadIdx.x];
+  __shared__ float kept[MOST_CHOSEN], weights[MOST_CHOSEN], parts[DECODE_WAVES][R];
+  const int lane = lane_id(), wave = wave_id(), first = blockIdx.x * R, words = k / P, of_chosen = p.chosen * words,
+            all = of_chosen + every / P, step = blockDim.x;
+  if (wave == 0) {
+    choose(p, p.chosen, ids, kept);
+    if (lane < p.chosen) weights[lane] = weight_of(p, kept, lane);
   }
   __syncthreads();
-  const int lane = lane_id(), wave = wave_id(), first = blockIdx.x * R, words = k / P, all = p.chosen * words,
-            step = blockDim.x;
   float sums[R] = {};
   UNROLL(1, 1)
   for (int c0 = 0; c0 < all; c0 += U * step) {
@@ -177,12 +196,15 @@ WICK_FN void decode_chosen_sum(const Choice& p, const T* x, const T* w, const T*
     float by[U];
 #pragma unroll
     for (int u = 0; u < U; u++) {
-      const int c = c0 + u * step + (int)threadIdx.x, j = c < all ? c / words : 0;
-      const T* row = w + (i64)ids[j] * n * k + (c - j * words) * P;
-      by[u] = weights[j];
+      const int c = c0 + u * step + (int)threadIdx.x, j = c < of_chosen ? c / words : 0;
+      const bool chosen = c < of_chosen;
+      const T* row = chosen ? w + (i64)ids[j] * n * k + (c - j * words) * P : shared + (c - of_chosen) * P;
+      const i32 width = chosen ? k : every;
+      by[u] = chosen ? weights[j] : 1.0f;
 #pragma unroll
       for (int r = 0; r < R; r++)
-        held[u][r] = load_once_if<true>(c < all, (const word4*)(row + (i64)(first + r < n ? first + r : n - 1) * k));
+        held[u][r] =
+            load_once_if<true>(c < all, (const word4*)(row + (i64)(first + r < n ? first + r : n - 1) * width));
     }
     if (c0 == 0) begin_in_turn();
 #pragma unroll

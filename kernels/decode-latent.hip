@@ -8,7 +8,7 @@
 #include "decode-rows.h"
 
 constexpr int LATENT_THREADS = 256, LATENT_GROUPS = LATENT_THREADS / 32, LATENT_COLUMNS = 128;
-constexpr int MOST_RANK = 512, MOST_TURNED = 64, LATENT_HEADS = 2 * LATENT_GROUPS, LATENT_KEYS = 16, LATENT_ROWS = 16;
+constexpr int MOST_RANK = 512, MOST_TURNED = 64, LATENT_HEADS = 2 * LATENT_GROUPS, LATENT_KEYS = 8, LATENT_ROWS = 16;
 /** Parts, at most. */
 constexpr int LATENT_PARTS = 64;
 
@@ -109,8 +109,20 @@ WICK_FN LatentParts latent_parts(int tokens, int parts) {
   return {each, (tokens + each - 1) / each};
 }
 
+/** Two neighbours, read at once; zeros where there are none. */
+template <class T> WICK_FN void read_pair(const T* from, bool in, float& a, float& b) {
+  if constexpr (sizeof(T) == 2) {
+    const u32 both = in ? *(const u32*)from : 0;
+    a = to_compute(T{(u16)both}), b = to_compute(T{(u16)(both >> 16)});
+  } else {
+    const u64 both = in ? *(const u64*)from : 0;
+    a = bits_as<float>((u32)both), b = bits_as<float>((u32)(both >> 32));
+  }
+}
+
 template <class T> WICK_FN void latent_attention(const NewLatent& p) {
   constexpr int P = pack_size<T>, Width = MOST_RANK + MOST_TURNED, Pairs = Width / 64, Outs = MOST_RANK / 64;
+  constexpr int Batch = (LATENT_KEYS * Width / P + LATENT_THREADS - 1) / LATENT_THREADS;
   __shared__ __attribute__((aligned(16))) T tile[LATENT_KEYS * Width];
   begin_in_turn();
   const int tokens = p.state[1] + 1, width = p.rank + p.turned, lane = threadIdx.x % 32, group = threadIdx.x / 32;
@@ -128,8 +140,7 @@ template <class T> WICK_FN void latent_attention(const NewLatent& p) {
 #pragma unroll
     for (int i = 0; i < Pairs; i++) {
       const int e = 2 * (32 * i + lane);
-      query[h][2 * i] = e < width ? p.scale * (float)to_compute(from[e]) : 0.0f;
-      query[h][2 * i + 1] = e < width ? p.scale * (float)to_compute(from[e + 1]) : 0.0f;
+      read_pair(from + e, e < width, query[h][2 * i], query[h][2 * i + 1]);
     }
   }
   UNROLL(1, 1)
@@ -137,40 +148,42 @@ template <class T> WICK_FN void latent_attention(const NewLatent& p) {
     const int count = end - j0 < LATENT_KEYS ? end - j0 : LATENT_KEYS, words = p.rank / P, all = width / P;
     __syncthreads();
     // All of them asked for at once.
-    constexpr int Batch = 5;
-    UNROLL(1, 1)
-    for (int t0 = threadIdx.x; t0 < count * all; t0 += Batch * LATENT_THREADS) {
-      word4 held[Batch];
+    word4 held[Batch];
 #pragma unroll
-      for (int u = 0; u < Batch; u++) {
-        const int t = t0 + u * LATENT_THREADS < count * all ? t0 + u * LATENT_THREADS : t0, j = t / all, w = t % all;
-        const T* from = w < words ? (const T*)p.latents + (i64)(j0 + j) * p.rank + w * P
-                                  : (const T*)p.keys + (i64)(j0 + j) * p.turned + (w - words) * P;
-        held[u] = *(const word4*)from;
-      }
+    for (int u = 0; u < Batch; u++) {
+      const int t = threadIdx.x + u * LATENT_THREADS, j = t / all, w = t % all;
+      const T* from = w < words ? (const T*)p.latents + (i64)(j0 + j) * p.rank + w * P
+                                : (const T*)p.keys + (i64)(j0 + j) * p.turned + (w - words) * P;
+      if (t < count * all) held[u] = *(const word4*)from;
+    }
 #pragma unroll
-      for (int u = 0; u < Batch; u++)
-        if (t0 + u * LATENT_THREADS < count * all) ((word4*)tile)[t0 + u * LATENT_THREADS] = held[u];
+    for (int u = 0; u < Batch; u++) {
+      const int t = threadIdx.x + u * LATENT_THREADS;
+      if (t < count * all) ((word4*)tile)[t] = held[u];
     }
     __syncthreads();
-    // Lane j of a group keeps the score of key j.
+    // Lane j of a group keeps the score of key j; a few keys at a time are added up together.
+    constexpr int Few = 4;
     float score[2] = {Limits<float>::lowest(), Limits<float>::lowest()};
-    UNROLL(1, 2)
-    for (int j = 0; j < count; j++) {
-      float dot[2] = {};
+    UNROLL(1, 1)
+    for (int j = 0; j < count; j += Few) {
+      float dot[2][Few] = {};
 #pragma unroll
       for (int i = 0; i < Pairs; i++) {
         const int e = 2 * (32 * i + lane);
-        const float a = e < width ? (float)to_compute(tile[j * width + e]) : 0.0f,
-                    b = e < width ? (float)to_compute(tile[j * width + e + 1]) : 0.0f;
 #pragma unroll
-        for (int h = 0; h < 2; h++) dot[h] = fmag(query[h][2 * i], a, fmag(query[h][2 * i + 1], b, dot[h]));
+        for (int f = 0; f < Few; f++) {
+          float a, b;
+          read_pair(tile + (j + f) * width + e, e < width && j + f < count, a, b);
+#pragma unroll
+          for (int h = 0; h < 2; h++) dot[h][f] = fmag(query[h][2 * i], a, fmag(query[h][2 * i + 1], b, dot[h][f]));
+        }
       }
 #pragma unroll
       for (int h = 0; h < 2; h++) {
-#pragma unroll
-        for (int m = 16; m; m /= 2) dot[h] += shfl_xor(dot[h], m, 32);
-        if (lane == j) score[h] = dot[h];
+        scatter_sums<Few, 16, 32>(dot[h], lane);
+        const float mine = p.scale * shfl(dot[h][0], (u32)(lane - j) * (32 / Few), 32);
+        if (lane >= j && lane < j + Few && lane < count) score[h] = mine;
       }
     }
     float weight[2];
@@ -190,14 +203,14 @@ template <class T> WICK_FN void latent_attention(const NewLatent& p) {
 #pragma unroll
       for (int i = 0; i < 2 * Outs; i++) out[h][i] *= kept;
     }
-    UNROLL(1, 2)
+    UNROLL(1, 4)
     for (int j = 0; j < count; j++) {
       const float by0 = shfl(weight[0], j, 32), by1 = shfl(weight[1], j, 32);
 #pragma unroll
       for (int i = 0; i < Outs; i++) {
         const int e = 2 * (32 * i + lane);
-        const float a = e < p.rank ? (float)to_compute(tile[j * width + e]) : 0.0f,
-                    b = e < p.rank ? (float)to_compute(tile[j * width + e + 1]) : 0.0f;
+        float a, b;
+        read_pair(tile + j * width + e, e < p.rank, a, b);
         out[0][2 * i] = fmag(by0, a, out[0][2 * i]);
         out[0][2 * i + 1] = fmag(by0, b, out[0][2 * i + 1]);
         out[1][2 * i] = fmag(by1, a, out[1][2 * i]);

@@ -63,12 +63,11 @@ template <class T> WICK_FN float norm_factor(const T* x, float eps, i32 k) {
 // The threads of a block share out the columns, so that each reads the vector once for all rows of the block. The
 // norm's factor is the same for the whole vector: it comes after the sums, and the squares are one more sum.
 template <class T, class N, int R, int U, bool Gate>
-WICK_FN void decode_rows(const T* x, const N* norm, float eps, const T* w, const T* bias, const T* residual, T* out,
-                         u64* best, i32 act, i32 n, i32 k) {
+WICK_FN void decode_tile(int tile, const T* x, const N* norm, float eps, const T* w, const T* bias, const T* residual,
+                         T* out, u64* best, i32 act, i32 n, i32 k) {
   constexpr int P = pack_size<T>, Results = Gate ? R / 2 : R;
   __shared__ float parts[DECODE_WAVES][R + 1];
-  const int lane = lane_id(), wave = wave_id(), chunk = blockDim.x * P, first = blockIdx.x * Results,
-            from = threadIdx.x * P;
+  const int lane = lane_id(), wave = wave_id(), chunk = blockDim.x * P, first = tile * Results, from = threadIdx.x * P;
   const T* const mine = w + (i64)first * k + from;
   const int i = first + lane;
   const bool ends = wave == 0 && lane < Results && i < n;
@@ -157,4 +156,9 @@ WICK_FN void decode_rows(const T* x, const N* norm, float eps, const T* w, const
   }
   // Few blocks find a better one than is known, so few write.
   if (lane == 0 && rank > *(volatile u64*)best) atomic_max(best, rank);
+}
+template <class T, class N, int R, int U, bool Gate>
+WICK_FN void decode_rows(const T* x, const N* norm, float eps, const T* w, const T* bias, const T* residual, T* out,
+                         u64* best, i32 act, i32 n, i32 k) {
+  decode_tile<T, N, R, U, Gate>(blockIdx.x, x, norm, eps, w, bias, residual, out, best, act, n, k);
 }

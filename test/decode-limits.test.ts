@@ -45,9 +45,14 @@ test("the chosen experts' sum is shared by threads that go through all of their 
     dtype: 'bf16',
   });
   const threads = (chosen: number, k: number): number => {
-    const at = { logits: 0, id: 0, weight: 0, arrived: 0 };
     const choice = { experts: 128, chosen, score: 'softmax', weights: 'kept' } as const;
-    const c = { choice, at, x: view([chosen, k]), weight: view([128, 64, k]), out: view([64]) } as unknown as Chosen;
+    const c = {
+      choice,
+      logits: 0,
+      x: view([chosen, k]),
+      weight: view([128, 64, k]),
+      out: view([64]),
+    } as unknown as Chosen;
     return sumLaunch('bf16', c, 0, { warp: 32 } as never).block[0];
   };
   // 8 bf16 numbers are a word of 16 bytes.

@@ -110,12 +110,17 @@ const decoding =
       d.product({ x, weight, type, out, norm: wide, bias, residual, best });
       d.gate({ x, weight, type, out, norm, activation: 'silu' });
     }
-    const at = { logits: view('f32', 8), id: view('i32', 2), weight: view('f32', 2), arrived: view('i32', 1) };
+    const logits = view('f32', 8);
     const choice = { experts: 8, chosen: 2, score: 'sigmoid', weights: 'normalised', factor: 2.5 } as const;
     const guarded = { ...choice, bias: view('f32', 8), sumGuard: { add: 1e-20, least: 1e-9 } };
-    d.router({ choice: guarded, at, x, norm, weight: view('f32', 8, 512), bias: view('f32', 8) });
-    d.chosenGate({ choice, at, x, weight: view(dtype, 8, 384, 512), out, norm: wide, activation: 'silu' });
-    d.chosenSum({ choice, at, x: out, weight: view(dtype, 8, 512, 512), out: x, residual });
+    d.router({ x, norm, weight: view('f32', 8, 512), bias: view('f32', 8), logits });
+    const gates = { choice: guarded, logits, x, out, norm: wide, activation: 'silu' };
+    const sum = { choice, logits, x: out, out: x, residual };
+    for (const every of [0, 640]) {
+      const [gateUp, down] = every ? [view(dtype, 2 * every, 512), view(dtype, 512, every)] : [];
+      d.chosenGate({ ...gates, weight: view(dtype, 8, 384, 512), shared: gateUp });
+      d.chosenSum({ ...sum, weight: view(dtype, 8, 512, 512), shared: down });
+    }
     for (const [heads, kvHeads, dim, sequences, pageTokens] of [
       [8, 8, 64, 1, 0],
       [12, 2, 80, 1, 0],

@@ -29,22 +29,17 @@ interface Vectors {
   readonly qkv: Tensor;
   readonly y: Tensor;
   readonly h: Tensor;
-  /** A branch that has a norm after it, and one of the experts that every token goes to. */
+  /** A branch that has a norm after it. */
   readonly branch: Tensor;
-  readonly shared: Tensor;
   readonly gated: Tensor;
-  /** A router's logits, the experts it chose and their weights, and how many of its blocks have ended. */
+  /** A router's logits. */
   readonly scores: Tensor;
-  readonly id: Tensor;
-  readonly weight: Tensor;
-  readonly routed: Tensor;
   /** Attention's parts and their count. */
   readonly partial: Tensor;
   readonly arrived: Tensor;
-  /** Of latent attention: queries in the latents' space, the latent and its key, a narrow query, scores of parts. */
+  /** Of latent attention: queries in the latents' space, queries of narrow ones, scores of parts. */
   readonly lifted: Tensor;
-  readonly latent: Tensor;
-  readonly narrow: Tensor;
+  readonly queries: Tensor;
   readonly tops: Tensor;
   readonly sums: Tensor;
 }
@@ -153,11 +148,11 @@ export class FusedStep {
       [m.gateUp, m.down].every((w) => w instanceof Tensor && w.dtype === model.dtype && w.shape[2] % pack === 0) &&
       !m.gateUpBias &&
       !m.downBias &&
-      (!m.shared || dense(m.shared));
+      (!m.shared || (dense(m.shared) && [m.shared.gateUp, m.shared.down].every((l) => l.weight instanceof Tensor)));
     const latent = (m: LatentMixer): boolean =>
       latentFits(model.dtype as DecodeType, latentSizes(m.feature)) &&
       [m.keyUp, m.valueUp].every((w) => w.dtype === model.dtype) &&
-      [m.q, m.qA, m.qB, m.kvA, m.out].every((l) => !l || fits(l)) &&
+      [m.input, m.qB, m.out].every((l) => !l || fits(l)) &&
       [m.qANorm, m.kvANorm].every((n) => !n?.bias);
     const mixer = (m: CausalLM['blocks'][number]['mixer']): boolean =>
       m instanceof LatentMixer ? latent(m) : fits((m as AttentionMixer).qkv) && fits((m as AttentionMixer).out);
@@ -181,35 +176,31 @@ export class FusedStep {
     const size =
       m.kind === 'latent'
         ? {
-            ...{ qkv: heads * (m.nopeDim + m.ropeDim), out: m.valueDim, partial: LATENT_PARTS * heads * m.rank },
-            ...{ latent: m.rank + m.ropeDim, lifted: heads * (m.rank + m.ropeDim), narrow: m.queryRank ?? 1 },
+            ...{ qkv: m.rank + m.ropeDim + (m.queryRank ?? heads * (m.nopeDim + m.ropeDim)), out: m.valueDim },
+            ...{ lifted: heads * (m.rank + m.ropeDim), queries: heads * (m.nopeDim + m.ropeDim) },
+            partial: LATENT_PARTS * heads * m.rank,
           }
         : {
-            ...{ qkv: (heads + 2 * m.kvHeads) * m.headDim, out: m.headDim, latent: 1, lifted: 1, narrow: 1 },
+            ...{ qkv: (heads + 2 * m.kvHeads) * m.headDim, out: m.headDim, lifted: 1, queries: 1 },
             // Keys in pages are read by more blocks than others, or as many.
             partial: steps.partialSize({ heads, kvHeads: m.kvHeads, dim: m.headDim, room: capacity, paged: true }),
           };
     const inner = ({ mlp: m }: Features['layers'][number]): number =>
-      m.kind === 'experts' ? Math.max(m.chosen * m.inner, m.shared?.inner ?? 0) : m.kind === 'dense' ? m.inner : 0;
+      m.kind === 'experts' ? m.chosen * m.inner + (m.shared?.inner ?? 0) : m.kind === 'dense' ? m.inner : 0;
     const experts = ({ mlp: m }: Features['layers'][number]): number => (m.kind === 'experts' ? m.count : 1);
     const room = (shape: number[], dtype = model.dtype): Tensor => keep(Tensor.empty(shape, dtype, model.device));
     this.#v = {
       x: room([hiddenSize]),
       h: room([hiddenSize]),
       branch: room([hiddenSize]),
-      shared: room([hiddenSize]),
       qkv: room([size.qkv]),
       y: room([1, heads, 1, size.out]),
       lifted: room([size.lifted]),
-      latent: room([size.latent]),
-      narrow: room([size.narrow]),
+      queries: room([size.queries]),
       tops: room([LATENT_PARTS * heads], 'f32'),
       sums: room([LATENT_PARTS * heads], 'f32'),
       gated: room([Math.max(...layers.map(inner))]),
       scores: room([Math.max(...layers.map(experts))], 'f32'),
-      id: room([Math.max(...layers.map(experts))], 'i32'),
-      weight: room([Math.max(...layers.map(experts))], 'f32'),
-      routed: keep(zeros([1], { dtype: 'i32', device: model.device })),
       partial: room([size.partial], 'f32'),
       arrived: keep(zeros([heads], { dtype: 'i32', device: model.device })),
     };
@@ -271,27 +262,18 @@ export class FusedStep {
     this.#product(down, { x: out, ...to });
   }
   #mixture(m: Mixture, before: Norm | undefined, to: Target): void {
-    const { h: x, gated, shared, scores, id, weight: weightOf, routed } = this.#v;
+    const { h: x, gated, scores: logits } = this.#v;
     const { count, chosen, score, weights, factor, sumGuard, inner, activation } = m.feature;
     const norm = normed(before);
-    const at = { logits: scores, id, weight: weightOf, arrived: routed };
-    const choice: Choice = {
-      experts: count,
-      chosen,
-      score,
-      weights,
-      factor,
-      sumGuard,
-      bias: this.#float(m.choiceBias),
-    };
-    // Experts that every token goes to come first: the sum follows its gates.
-    if (m.shared) this.#dense(m.shared, before, { ...to, out: shared });
-    const [weight, bias] = [this.#float(m.router.weight) as Tensor, this.#float(m.router.bias)];
-    this.#steps.router({ choice, at, x, norm, weight, bias });
-    const out = gated.narrow(0, 0, chosen * inner);
-    this.#steps.chosenGate({ choice, at, x, weight: m.gateUp as Tensor, out, norm, activation });
-    const residual = m.shared ? shared : to.residual;
-    this.#steps.chosenSum({ choice, at, x: out, weight: m.down as Tensor, out: to.out, residual });
+    const bias = this.#float(m.choiceBias);
+    const choice: Choice = { experts: count, chosen, score, weights, factor, sumGuard, bias };
+    const router = { weight: this.#float(m.router.weight) as Tensor, bias: this.#float(m.router.bias) };
+    this.#steps.router({ ...router, x, norm, logits });
+    const [gateUp, down] = [m.shared?.gateUp, m.shared?.down].map((l) => l?.weight as Tensor | undefined);
+    const out = gated.narrow(0, 0, chosen * inner + (m.shared?.feature.inner ?? 0));
+    const from = { choice, logits };
+    this.#steps.chosenGate({ ...from, x, weight: m.gateUp as Tensor, shared: gateUp, out, norm, activation });
+    this.#steps.chosenSum({ ...from, x: out, weight: m.down as Tensor, shared: down, ...to });
   }
   #attention(a: AttentionMixer, before: Norm | undefined, { state, kept, tables }: Around): void {
     const { x, qkv, y, partial, arrived } = this.#v;
@@ -304,15 +286,11 @@ export class FusedStep {
     });
   }
   #latent(a: LatentMixer, before: Norm | undefined, { state, kept, tables }: Around): void {
-    const { x, qkv, y, partial, latent, narrow, lifted, tops, sums } = this.#v;
-    const { scale, rope } = a.feature;
-    const norm = normed(before);
-    if (a.q) this.#product(a.q, { x, out: qkv, norm });
-    else {
-      this.#product(a.qA as AnyLinear, { x, out: narrow, norm });
-      this.#product(a.qB as AnyLinear, { x: narrow, out: qkv, norm: normed(a.qANorm) });
-    }
-    this.#product(a.kvA, { x, out: latent, norm });
+    const { x, qkv, y, partial, queries: wide, lifted, tops, sums } = this.#v;
+    const { scale, rope, rank, ropeDim } = a.feature;
+    this.#product(a.input, { x, out: qkv, norm: normed(before) });
+    const [latent, read] = [qkv.slice(0, 0, rank + ropeDim), qkv.slice(0, rank + ropeDim)];
+    if (a.qB) this.#product(a.qB, { x: read, out: wide, norm: normed(a.qANorm) });
     this.#steps.attendLatent({
       ...{
         ...latentSizes(a.feature),
@@ -322,7 +300,7 @@ export class FusedStep {
         keys: kept.values,
         scale,
       },
-      ...{ queries: qkv, latent, norm: this.#float(a.kvANorm.weight) as Tensor, eps: a.kvANorm.eps },
+      ...{ queries: a.qB ? wide : read, latent, norm: this.#float(a.kvANorm.weight) as Tensor, eps: a.kvANorm.eps },
       ...{ keyUp: a.keyUp, valueUp: a.valueUp, lifted, partial, tops, sums, out: y },
     });
   }

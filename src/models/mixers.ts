@@ -11,7 +11,7 @@ import { type RopeTable, rowOrder } from './rope.js';
 import type { Step } from './step.js';
 import type { Shard } from './shard.js';
 import { reorderHeads } from './stored-rows.js';
-import type { Role, Weights } from './weights.js';
+import type { LinearPart, Role, Weights } from './weights.js';
 
 /**
  * Root-mean-square or layer norm, by its feature. A weight stored as a difference from one is kept in f32 with the one
@@ -232,13 +232,12 @@ const ABSORBED = 8;
 
 export class LatentMixer extends Module {
   readonly feature: LatentAttention;
-  /** The query product, or its narrow first half, norm and second half. */
-  readonly q: Linear | undefined;
-  readonly qA: Linear | undefined;
+  /** What is read of the layer's input: the latent and its key, over queries or narrow ones. */
+  readonly input: Linear;
+  readonly kvANorm: Norm;
+  /** Of narrow queries: their norm, and the product that widens them. */
   readonly qANorm: Norm | undefined;
   readonly qB: Linear | undefined;
-  readonly kvA: Linear;
-  readonly kvANorm: Norm;
   /** From a latent to keys (heads, nope, rank) and values (heads, value, rank). */
   readonly keyUp: Tensor;
   readonly valueUp: Tensor;
@@ -252,13 +251,12 @@ export class LatentMixer extends Module {
       turned && [...Array.from({ length: n }, (_, i) => i), ...turned.map((i) => n + i)];
     const queries = { outputs: heads * (nopeDim + ropeDim), order: after(nopeDim) };
     const rms: NormFeature = { kind: 'rms', eps: f.normEps };
-    if (queryRank === undefined) this.q = w.linear([{ role: 'q', ...queries }], hidden);
-    else {
-      this.qA = w.linear([{ role: 'qA', outputs: queryRank }], hidden);
+    const read: LinearPart = queryRank === undefined ? { role: 'q', ...queries } : { role: 'qA', outputs: queryRank };
+    this.input = w.linear([{ role: 'kvA', outputs: rank + ropeDim, order: after(rank) }, read], hidden);
+    if (queryRank !== undefined) {
       this.qANorm = norm(w, 'qANorm', rms, queryRank);
       this.qB = w.linear([{ role: 'qB', ...queries }], queryRank);
     }
-    this.kvA = w.linear([{ role: 'kvA', outputs: rank + ropeDim, order: after(rank) }], hidden);
     this.kvANorm = norm(w, 'kvANorm', rms, rank);
     // Older files keep both parts in one matrix, per head keys over values.
     if (w.has('kvB')) {
@@ -284,9 +282,9 @@ export class LatentMixer extends Module {
     const { layer, step, tables } = context;
     const { heads, rank, nopeDim, ropeDim, valueDim, rope, temperature } = this.feature;
     const [b, t] = x.shape;
-    const queries = this.q
-      ? this.q.forward(x)
-      : (this.qB as Linear).forward((this.qANorm as Norm).forward((this.qA as Linear).forward(x)));
+    const read = this.input.forward(x); // (b, t, rank + rope + queries)
+    const [kv, narrow] = [read.slice(2, 0, rank + ropeDim), read.slice(2, rank + ropeDim)];
+    const queries = this.qB ? this.qB.forward((this.qANorm as Norm).forward(narrow)) : narrow;
     const plain = queries.reshape([b, t, heads, nopeDim + ropeDim]);
     const q = temperature ? tempered(plain, temperature, context) : plain;
     const table = rope && tables(rope);
@@ -294,7 +292,6 @@ export class LatentMixer extends Module {
     const turn = (x: Tensor): Tensor => (c && s ? x.ropeThd(c, s) : x);
     const qNope = q.narrow(3, 0, nopeDim).permute([0, 2, 1, 3]); // (b, heads, t, nope)
     const qRope = turn(q.narrow(3, nopeDim, ropeDim)).permute([0, 2, 1, 3]);
-    const kv = this.kvA.forward(x); // (b, t, rank + rope)
     const latent = this.kvANorm.forward(kv.narrow(2, 0, rank)).unsqueeze(1); // (b, 1, t, rank)
     const turned = turn(kv.narrow(2, rank, ropeDim).unsqueeze(2)).permute([0, 2, 1, 3]); // (b, 1, t, rope)
     const parts = step.keepLatent(layer, latent, turned).map(({ from, count, latents, keys }) => {

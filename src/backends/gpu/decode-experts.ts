@@ -18,8 +18,8 @@ import {
 import { addressOf, ceilDiv, type Launch, launch, packOf, type Target } from './plan.js';
 
 export const DECODE_EXPERTS = new KernelModule('decode-experts');
-/** Rows and words of the sum. */
-const SUM = TILES['4x4'];
+/** Rows and words of the sum: few enough that all blocks of a layer ask for weights before their turn. */
+const SUM = { rows: 4, words: 2 };
 
 /** In the order of the kernel's enumerations. */
 const SCORES = ['softmax', 'sigmoid', 'logits'] as const;
@@ -37,29 +37,25 @@ export interface Choice {
   readonly bias?: View;
 }
 
-/** Where a choice is made: logits, numbers and weights of the chosen, and a zero that counts blocks. */
-export interface ChoiceBuffers {
-  readonly logits: View;
-  readonly id: View;
-  readonly weight: View;
-  readonly arrived: View;
-}
 export interface Router {
-  readonly choice: Choice;
-  readonly at: ChoiceBuffers;
   readonly x: View;
   readonly norm?: { readonly weight: View; readonly eps: number };
   /** f32, (experts, hidden) */
   readonly weight: View;
-  /** f32, as the logits */
+  /** f32, (experts) */
   readonly bias?: View;
+  readonly logits: View;
 }
 export interface Chosen {
   readonly choice: Choice;
-  readonly at: ChoiceBuffers;
+  /** The router's, f32. */
+  readonly logits: View;
+  /** Of the sum: values of the chosen experts, then those of the experts that every token goes to. */
   readonly x: View;
   /** (experts, rows, values) */
   readonly weight: View;
+  /** (rows, values) of the experts that every token goes to. */
+  readonly shared?: View;
   readonly out: View;
 }
 /** A norm as launches take it. */
@@ -71,9 +67,6 @@ interface Side {
 
 const CHOICE = new Struct('Choice', {
   logits: 'pointer',
-  id: 'pointer',
-  weight: 'pointer',
-  arrived: 'pointer',
   bias: 'pointer',
   experts: 'i32',
   chosen: 'i32',
@@ -90,12 +83,12 @@ const router = DECODE_EXPERTS.declare({
   body: ({ dtype, norm }) => ({
     threads: DECODE_THREADS,
     params: {
-      p: CHOICE,
       x: `const ${CTYPE[dtype]}*`,
       norm: `const ${normType(dtype, norm)}*`,
       eps: 'float',
       w: 'const float*',
       bias: 'const float*',
+      logits: 'float*',
       k: 'i32',
     },
     call: `decode_router<${CTYPE[dtype]}, ${normType(dtype, norm)}>`,
@@ -114,9 +107,11 @@ const chosenGate = DECODE_EXPERTS.declare({
       norm: `const ${normType(dtype, norm)}*`,
       eps: 'float',
       w: `const ${CTYPE[dtype]}*`,
+      shared: `const ${CTYPE[dtype]}*`,
       out: `${CTYPE[dtype]}*`,
       act: 'i32',
       n: 'i32',
+      every: 'i32',
       k: 'i32',
     },
     call: `decode_chosen_gate<${CTYPE[dtype]}, ${normType(dtype, norm)}, ${TILES[tile].rows}, ${TILES[tile].words}>`,
@@ -131,27 +126,34 @@ const chosenSum = DECODE_EXPERTS.declare({
       p: CHOICE,
       x: `const ${CTYPE[dtype]}*`,
       w: `const ${CTYPE[dtype]}*`,
+      shared: `const ${CTYPE[dtype]}*`,
       residual: `const ${CTYPE[dtype]}*`,
       out: `${CTYPE[dtype]}*`,
       n: 'i32',
+      every: 'i32',
       k: 'i32',
     },
     call: `decode_chosen_sum<${CTYPE[dtype]}, ${SUM.rows}, ${SUM.words}>`,
   }),
 });
 
-const choiceOf = ({ choice: c, at }: Pick<Chosen, 'choice' | 'at'>) => ({
-  ...at,
+const choiceOf = ({ choice: c, logits }: Pick<Chosen, 'choice' | 'logits'>) => ({
+  logits,
   bias: c.bias ?? 0,
   ...{ experts: c.experts, chosen: c.chosen, score: SCORES.indexOf(c.score), weigh: WEIGHTS.indexOf(c.weights) },
   ...{ factor: c.factor ?? 1, add: c.sumGuard?.add ?? 0, least: c.sumGuard?.least ?? -Infinity },
 });
+const addressesOf = (c: Chosen) => ({
+  ...{ p: choiceOf(c), x: addressOf(c.x), w: addressOf(c.weight), out: addressOf(c.out) },
+  shared: c.shared ? addressOf(c.shared) : 0,
+});
 
 export function routerLaunch(dtype: DecodeType, r: Router, { kind: norm, ...side }: Side, { warp }: Target): Launch {
   const [experts, k] = r.weight.layout.shape;
-  const args = { p: choiceOf(r), x: addressOf(r.x), w: addressOf(r.weight), bias: r.bias ? addressOf(r.bias) : 0 };
+  const [x, w, logits] = [r.x, r.weight, r.logits].map(addressOf);
   const threads = threadsFor(k / packOf(dtype), 1, warp);
-  return launch(router, { dtype, norm }, experts, threads, { ...args, ...side, k });
+  const bias = r.bias ? addressOf(r.bias) : 0;
+  return launch(router, { dtype, norm }, experts, threads, { x, w, bias, logits, ...side, k });
 }
 export function gateLaunch(
   dtype: DecodeType,
@@ -161,13 +163,16 @@ export function gateLaunch(
   { warp }: Target,
 ): Launch {
   const [, n2, k] = c.weight.layout.shape;
+  const every2 = c.shared?.layout.shape[0] ?? 0;
   const { tile, rows, threads } = tileFor(dtype, k, warp);
-  const args = { p: choiceOf(c), x: addressOf(c.x), w: addressOf(c.weight), out: addressOf(c.out), act, n: n2 / 2, k };
-  return launch(chosenGate, { dtype, norm, tile }, [ceilDiv(n2, rows), c.choice.chosen], threads, { ...args, ...side });
+  const args = { ...addressesOf(c), act, n: n2 / 2, every: every2 / 2, k };
+  const tiles = ceilDiv(every2, rows) + c.choice.chosen * ceilDiv(n2, rows);
+  return launch(chosenGate, { dtype, norm, tile }, tiles, threads, { ...args, ...side });
 }
 export function sumLaunch(dtype: DecodeType, c: Chosen, residual: number, { warp }: Target): Launch {
   const [, n, k] = c.weight.layout.shape;
-  const threads = threadsFor((c.choice.chosen * k) / packOf(dtype), SUM.words, warp);
-  const args = { p: choiceOf(c), x: addressOf(c.x), w: addressOf(c.weight), residual, out: addressOf(c.out), n, k };
+  const every = c.shared?.layout.shape[1] ?? 0;
+  const threads = threadsFor((c.choice.chosen * k + every) / packOf(dtype), SUM.words, warp);
+  const args = { ...addressesOf(c), residual, n, every, k };
   return launch(chosenSum, { dtype }, ceilDiv(n, SUM.rows), threads, args);
 }

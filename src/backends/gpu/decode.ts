@@ -423,15 +423,15 @@ export class DecodeSteps {
     };
     this.#run(launch(ROWS[kind], { dtype: this.#type, norm, tile }, Math.ceil(all / rows), threads, args));
   }
-  /** A router's choice for a vector. */
+  /** A router's logits of a vector, from which the two that follow choose. */
   router(r: Router): void {
     this.#run(routerLaunch(this.#type, r, this.#norm(r.norm), this.#gpu.device.info));
   }
-  /** Gates of the chosen experts, (chosen, inner). */
+  /** Gates of the chosen experts, (chosen, inner), and of those that every token goes to. */
   chosenGate(c: Chosen & Pick<Gated, 'norm' | 'activation'>): void {
     this.#run(gateLaunch(this.#type, c, this.#norm(c.norm), gateNumber(c.activation), this.#gpu.device.info));
   }
-  /** out = residual + the weighted sum of the chosen experts; the choice is older than the last launch. */
+  /** out = residual + the weighted sum of the chosen experts; the logits are older than the last launch. */
   chosenSum(c: Chosen & Pick<Product, 'residual'>): void {
     this.#run(sumLaunch(this.#type, c, addressOr0(c.residual), this.#gpu.device.info));
   }
