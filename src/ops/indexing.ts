@@ -58,7 +58,26 @@ function lastWriters(x: Tensor, dim: number, ids: Tensor): Tensor {
 
 /** Indices 0..n-1 for a test. */
 const ids = (shape: Shape, n: number, dtype: DType = 'u32'): InputSpec => ({ shape, dtype, ints: [0, n - 1] });
-const BAD_DIM = { params: { dim: 3 }, code: 'E_SHAPE', says: /dimension 3 is out of range for rank 2/ } as const;
+/** What every op refuses of a (3, 4) x: indices that are floats, a dimension that is none, an index beyond the rows. */
+function badIndices(
+  shape: Shape,
+  dtype: DType,
+  beyond: number,
+  ...more: readonly InputSpec[]
+): ErrorSample<DimParams>[] {
+  const inputs = (indices: InputSpec): InputSpec[] => [{ shape: [3, 4] }, indices, ...more];
+  const says = new RegExp(`index ${beyond} at position 0 is out of range for a dimension of size 3`);
+  return [
+    { inputs: inputs({ shape, dtype: 'f32' }), params: { dim: 0 }, code: 'E_DTYPE', says: /indices are f32/ },
+    {
+      inputs: inputs(ids(shape, 3)),
+      params: { dim: 3 },
+      code: 'E_SHAPE',
+      says: /dimension 3 is out of range for rank 2/,
+    },
+    { inputs: inputs({ shape, dtype, ints: [beyond, beyond] }), params: { dim: 0 }, code: 'E_INDEX', says },
+  ];
+}
 
 const scatterSamples = (): readonly Sample<DimParams>[] => [
   { inputs: [{ shape: [5, 4] }, ids([3, 4], 5), { shape: [3, 4] }], params: { dim: 0 } },
@@ -79,19 +98,7 @@ const scatterErrors = (): readonly ErrorSample<DimParams>[] => [
     code: 'E_SHAPE',
     says: /no larger except in dimension 0/,
   },
-  {
-    inputs: [{ shape: [3, 4] }, { shape: [3, 4], dtype: 'f32' }, { shape: [3, 4] }],
-    params: { dim: 0 },
-    code: 'E_DTYPE',
-    says: /indices are f32/,
-  },
-  { inputs: [{ shape: [3, 4] }, ids([3, 4], 3), { shape: [3, 4] }], ...BAD_DIM },
-  {
-    inputs: [{ shape: [3, 4] }, { shape: [3, 4], dtype: 'u32', ints: [7, 7] }, { shape: [3, 4] }],
-    params: { dim: 0 },
-    code: 'E_INDEX',
-    says: /index 7 at position 0 is out of range for a dimension of size 3/,
-  },
+  ...badIndices([3, 4], 'u32', 7, { shape: [3, 4] }),
 ];
 
 export const indexing = rows({
@@ -140,19 +147,7 @@ export const indexing = rows({
         code: 'E_SHAPE',
         says: /no larger except in dimension 0/,
       },
-      {
-        inputs: [{ shape: [3, 4] }, { shape: [3, 4], dtype: 'f32' }],
-        params: { dim: 0 },
-        code: 'E_DTYPE',
-        says: /indices are f32/,
-      },
-      { inputs: [{ shape: [3, 4] }, ids([3, 4], 3)], ...BAD_DIM },
-      {
-        inputs: [{ shape: [3, 4] }, { shape: [3, 4], dtype: 'u32', ints: [9, 9] }],
-        params: { dim: 0 },
-        code: 'E_INDEX',
-        says: /index 9 at position 0 is out of range for a dimension of size 3/,
-      },
+      ...badIndices([3, 4], 'u32', 9),
     ],
   }),
 
@@ -203,19 +198,7 @@ export const indexing = rows({
         code: 'E_SHAPE',
         says: /indices \[2, 2\] has rank 2; it takes rank 1/,
       },
-      {
-        inputs: [{ shape: [3, 4] }, { shape: [2], dtype: 'f32' }],
-        params: { dim: 0 },
-        code: 'E_DTYPE',
-        says: /indices are f32/,
-      },
-      { inputs: [{ shape: [3, 4] }, ids([2], 3)], ...BAD_DIM },
-      {
-        inputs: [{ shape: [3, 4] }, { shape: [2], dtype: 'i64', ints: [-1, -1] }],
-        params: { dim: 0 },
-        code: 'E_INDEX',
-        says: /index -1 at position 0 is out of range for a dimension of size 3/,
-      },
+      ...badIndices([2], 'i64', -1),
     ],
   }),
 
@@ -276,19 +259,7 @@ export const indexing = rows({
         code: 'E_SHAPE',
         says: /source \[3, 4\] must be \[2, 4\]/,
       },
-      {
-        inputs: [{ shape: [3, 4] }, { shape: [2], dtype: 'f32' }, { shape: [2, 4] }],
-        params: { dim: 0 },
-        code: 'E_DTYPE',
-        says: /indices are f32/,
-      },
-      { inputs: [{ shape: [3, 4] }, ids([2], 3), { shape: [2, 4] }], ...BAD_DIM },
-      {
-        inputs: [{ shape: [3, 4] }, { shape: [2], dtype: 'u8', ints: [3, 3] }, { shape: [2, 4] }],
-        params: { dim: 0 },
-        code: 'E_INDEX',
-        says: /index 3 at position 0 is out of range for a dimension of size 3/,
-      },
+      ...badIndices([2], 'u8', 3, { shape: [2, 4] }),
     ],
   }),
 
