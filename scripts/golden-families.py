@@ -314,6 +314,11 @@ ENCODERS = {
     'gte': ('gte', dict(type_vocab_size=0)),
     'gte-b': ('gte', dict(type_vocab_size=2, hidden_act='silu', rope_parameters=dict(rope_type='linear',
                                                                                      rope_theta=500.0, factor=2.0))),
+    # Decoders that make vectors, without a head; the second looks both ways.
+    'decoder-qwen3': ('qwen3', dict(num_key_value_heads=2, head_dim=16, num_hidden_layers=2)),
+    'decoder-gemma3': ('gemma3_text', dict(num_key_value_heads=2, head_dim=16, num_hidden_layers=2, sliding_window=8,
+                                           use_bidirectional_attention=True,
+                                           layer_types=['sliding_attention', 'full_attention'])),
     'eurobert': ('eurobert', {}),
     'eurobert-b': ('eurobert', dict(num_key_value_heads=2, head_dim=16, attention_bias=True, mlp_bias=True,
                                     hidden_act='gelu',

@@ -12,6 +12,7 @@ import type { TextEncoder } from '../src/models/encoder.js';
 import { loadModel } from '../src/models/load.js';
 import type { Seq2Seq } from '../src/models/seq2seq.js';
 import { distanceBucket } from '../src/models/t5.js';
+import { encoderAt } from '../src/models/embedding-model.js';
 import { TextClassifier } from '../src/models/text-classifier.js';
 import { MaskedLanguageModel, QuestionAnswerer, TokenClassifier } from '../src/models/token-models.js';
 import type { Vit } from '../src/models/vit.js';
@@ -111,9 +112,9 @@ for (const name of Object.keys(encoders))
   test(`encoder ${name}: the numbers of transformers, padded behind`, { skip: skipEncoders }, () =>
     scope(() =>
       noGrad(() => {
-        const { model } = loadModel<TextEncoder>(
+        const model = encoderAt(
           familyFolder(name, (f) => f, encoders),
-          { kind: 'encoder', device: 'cpu' },
+          { device: 'cpu' },
         );
         const of = (key: string): Tensor => answerOf(name, key, 'encoders');
         const mask = of('attention_mask');
@@ -147,11 +148,13 @@ for (const name of Object.keys(classifiers))
         model.dispose();
       }),
     ));
-test('EuroBERT that looks one way and GTE with positions of another kind are refused by name', () => {
+test('EuroBERT that looks one way, GTE with other positions and Gemma that looks both ways are refused by name', () => {
   const refused: [string, object, RegExp][] = [
     ['eurobert', { is_causal: true }, /is_causal is true/],
     ['gte', { position_embedding_type: 'absolute' }, /position_embedding_type is "absolute"/],
   ];
+  const gemma = familyFolder('decoder-gemma3', (f) => f, encoders);
+  assert.throws(() => loadModel(gemma, { device: 'cpu' }), /use_bidirectional_attention is true/);
   for (const [name, more, message] of refused) {
     const changed = (added: object): string =>
       familyFolder(name, (f) => ({ ...f, config: { ...f.config, ...added } }), encoders);

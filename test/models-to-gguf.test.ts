@@ -101,18 +101,25 @@ for (const [name, { config }] of Object.entries(families))
     rmSync(to);
   });
 
-test('files of Qwen that read images hold the plain text model, and are read only', {
+test('files that hold the model of another architecture under their own name are read as that', {
   skip: skipFamilies,
 }, async () => {
   for (const [name, plain, own] of [
     ['qwen2', 'qwen2', 'qwen2vl'],
     ['qwen3', 'qwen3', 'qwen3vl'],
     ['qwen3_moe', 'qwen3moe', 'qwen3vlmoe'],
+    ['llama', 'llama', 'internlm2'],
+    ['granite', 'granite', 'minicpm'],
   ]) {
     const [from, to] = [join(dir, `${plain}.gguf`), join(dir, `${own}.gguf`)];
     const folder = familyFolder(name, (f) => ({
       ...f,
-      config: { ...f.config, ...(name === 'qwen3_moe' && { norm_topk_prob: true }) },
+      config: {
+        ...f.config,
+        ...(name === 'qwen3_moe' && { norm_topk_prob: true }),
+        // MiniCPM's scores have no factor of their own.
+        ...(name === 'granite' && { attention_multiplier: 1 / Math.sqrt(12) }),
+      },
     }));
     await quantizeGguf(folder, from, { type: 'f32' });
     const file = Gguf.open(from);
@@ -120,8 +127,10 @@ test('files of Qwen that read images hold the plain text model, and are read onl
       [...file.metadata].map(([key, v]) => [key.replace(`${plain}.`, `${own}.`), v]),
     );
     metadata.set('general.architecture', { type: 'string', value: own });
-    metadata.set(`${own}.rope.dimension_sections`, { type: 'array', of: 'i32', value: Int32Array.of(2, 2, 2, 0) });
-    if (own !== 'qwen2vl') metadata.set(`${own}.n_deepstack_layers`, { type: 'u32', value: 3 });
+    if (own === 'minicpm') metadata.delete('minicpm.attention.scale');
+    if (own.startsWith('qwen'))
+      metadata.set(`${own}.rope.dimension_sections`, { type: 'array', of: 'i32', value: Int32Array.of(2, 2, 2, 0) });
+    if (own.startsWith('qwen3')) metadata.set(`${own}.n_deepstack_layers`, { type: 'u32', value: 3 });
     const tensors = file.names.map((name) => {
       const { type, shape } = file.info(name);
       return { name, type, shape, bytes: file.raw(name) };

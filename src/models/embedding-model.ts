@@ -14,8 +14,11 @@ import { keep, scope } from '../tensor/scope.js';
 import type { Tensor } from '../tensor/tensor.js';
 import { loadTokenizer, type Tokenizer } from '../tokenizers/index.js';
 import { Config } from './config.js';
+import type { CausalLM } from './decoder.js';
+import { DecoderEncoder } from './decoder-encoder.js';
 import type { TextEncoder } from './encoder.js';
 import { loadModel } from './load.js';
+import { MODELS } from './registry.js';
 
 /** A batch on its way to vectors. */
 interface Batch {
@@ -187,7 +190,7 @@ export class EmbeddingModel {
         layers.push(dense.layer);
       } else throw new UnsupportedError(`${dir}: the module ${kind} is not known; Pooling, Dense and Normalize are`);
     }
-    const encoder = loadModel<TextEncoder>(home, { ...options, kind: 'encoder' }).model;
+    const encoder = encoderAt(home, options);
     const tokenizer = loadTokenizer(home);
     const settings = join(home, 'sentence_bert_config.json');
     const s = new Config(existsSync(settings) ? readJsonFile(settings) : {}, settings);
@@ -283,6 +286,14 @@ export class EmbeddingModel {
   }
 }
 
+/** An encoder, or a decoder that makes vectors. */
+export function encoderAt(home: string, options: BuilderOptions): TextEncoder {
+  const config = join(home, 'config.json');
+  const type: unknown = existsSync(config) ? readJsonFile(config).model_type : undefined;
+  if (!MODELS.some((r) => r.kind === 'decoder' && r.types.includes(type as string)))
+    return loadModel<TextEncoder>(home, { ...options, kind: 'encoder' }).model;
+  return new DecoderEncoder(loadModel<CausalLM>(home, { ...options, kind: 'decoder', encodes: true }).model);
+}
 /** modules.json: the last name of each module's class, and its folder. */
 function readModules(dir: string): { kind: string; path: string }[] {
   const path = join(dir, 'modules.json');

@@ -413,6 +413,8 @@ export interface Features {
   readonly tied: boolean;
   /** The parts whose products add a bias: one that a file lacks is missing, one of another part is refused. */
   readonly biases: readonly Role[];
+  /** Tokens see those behind them, too: the model makes vectors of texts, and continues none. */
+  readonly bothWays?: boolean;
   /** The token that begins texts. */
   readonly bosTokenId?: number;
   /** The tokens that end answers. */

@@ -27,6 +27,8 @@ export interface ModelOptions {
    * The ranks that its layers are divided among, one after the other; beside `shard` the second axis. Decoders only.
    */
   readonly stages?: StageGroup;
+  /** A decoder is to make vectors: its head may be missing, and its tokens may see those behind them. */
+  readonly encodes?: boolean;
 }
 
 /**

@@ -22,7 +22,7 @@ import { family } from './row.js';
 const TANH = 'gelu_pytorch_tanh';
 const norm = (c: Config): NormFeature => ({ ...rms(c), plusOne: true });
 function common(c: Config): { s: Sizes; act: string; biases: ReturnType<typeof biasesBy> } {
-  c.only('use_bidirectional_attention', false);
+  if (c.json.model_type !== 'gemma3_text') c.only('use_bidirectional_attention', false);
   // The first Gemma reads hidden_act, whose "gelu" means the tanh form as well; the later ones read hidden_activation.
   const first = c.json.model_type === 'gemma';
   const named = activationOf(c, first ? 'hidden_act' : 'hidden_activation', TANH);
@@ -55,7 +55,11 @@ function later(c: Config, kind: 'gemma2' | 'gemma3' | 'vaultgemma'): Features {
   const rule =
     kind === 'gemma3' ? lastFull(period) : (i: number): string => (i % 2 === 0 ? 'sliding_attention' : full());
   const types = layerTypes(c, s.layers, rule);
-  const windows = windowsBy(c, types, c.optional('sliding_window'));
+  const bothWays = c.flag('use_bidirectional_attention', false);
+  // A window that looks both ways is divided between them.
+  const window = c.optional('sliding_window');
+  const side = bothWays && window !== undefined ? Math.floor(window / 2) + 1 : window;
+  const windows = windowsBy(c, types, side);
   const n = norm(c);
   const nested = kind === 'gemma3';
   // Sliding layers turn by a rope of their own; older files give its base alone.
@@ -85,6 +89,7 @@ function later(c: Config, kind: 'gemma2' | 'gemma3' | 'vaultgemma'): Features {
     more: {
       ...(kind !== 'vaultgemma' && { norms: ALL_NORMS }),
       embedFactor: Math.sqrt(s.hidden),
+      ...(bothWays && { bothWays }),
       ...(logitCap !== undefined && { logitSoftcap: logitCap }),
     },
   });

@@ -191,6 +191,13 @@ const MORE: Readonly<Record<string, (m: Metadata, c: Json) => Json>> = {
     residual_multiplier: m.number('residual_scale', 1),
     logits_scaling: m.number('logit_scale', 1),
   }),
+  // Where a file says nothing of them, other programs take numbers of one size of this model.
+  minicpm: (m, c) => ({
+    attention_multiplier: 1 / Math.sqrt(c.head_dim),
+    embedding_multiplier: m.number('embedding_scale'),
+    residual_multiplier: m.number('residual_scale'),
+    logits_scaling: m.number('logit_scale'),
+  }),
   granitemoe: (m, c) => ({
     ...MORE.granite(m, c),
     shared_intermediate_size: m.optional('expert_shared_feed_forward_length') ?? 0,

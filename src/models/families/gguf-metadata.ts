@@ -84,6 +84,9 @@ const TYPES: Readonly<Record<string, string | Several>> = {
   qwen2vl: { types: [], of: () => 'qwen2_vl_text' },
   qwen3vl: { types: [], of: () => 'qwen3_vl_text' },
   qwen3vlmoe: { types: [], of: () => 'qwen3_vl_moe_text' },
+  // Read only: the folders that these files are made from bring programs of their own.
+  internlm2: { types: [], of: () => 'llama' },
+  minicpm: { types: [], of: () => 'granite' },
   mamba: {
     types: ['mamba', 'falcon_mamba'],
     of: (m) => (m.get('ssm.dt_b_c_rms') === true ? 'falcon_mamba' : 'mamba'),

@@ -57,8 +57,8 @@ const llama = family({
   features: llamaFeatures,
   names: LLAMA_NAMES,
   gguf: {
-    architectures: ['llama', 'seed_oss'],
-    permuted: ['llama'],
+    architectures: ['llama', 'seed_oss', 'internlm2'],
+    permuted: ['llama', 'internlm2'],
     names: { beforeMlp: ['ffn_norm', 'post_attention_norm'] },
     written: (a) => (a === 'seed_oss' ? { beforeMlp: 'post_attention_norm' } : {}),
   },
@@ -215,8 +215,8 @@ const granite = family({
     ...{ afterMixer: 'post_norm1', afterMlp: 'post_norm2', sinks: { name: 'self_attn.sinks', bare: true } },
   },
   gguf: {
-    architectures: ['granite', 'granitemoe'],
-    permuted: ['granite', 'granitemoe'],
+    architectures: ['granite', 'granitemoe', 'minicpm'],
+    permuted: ['granite', 'granitemoe', 'minicpm'],
     logitsDivided: true,
   },
 });

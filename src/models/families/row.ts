@@ -67,9 +67,21 @@ function placed(names: Names, source: ModelSource, prefixes: readonly string[]):
 
 const layerTensors = (name: string, i: number): RegExp =>
   new RegExp(`^${name.replace(/[.*+?^$()|[\]\\]/g, '\\$&').replace('{i}', String(i))}\\.`);
+/** Of a model that makes vectors a head may be missing: then the embedding stands for it, and nobody asks. */
+function headless(features: Features, names: Names, source: ModelSource): Features {
+  const stored = placesOf(names.head as Where).some(({ name }) => source.has(`${name}.weight`));
+  if (features.tied || stored) return features;
+  return { ...features, tied: true, biases: features.biases.filter((role) => role !== 'head') };
+}
 /** The model itself, or this rank's share of it. */
-function decoder(features: Features, names: Names, source: ModelSource, options: ModelOptions): CausalLM {
-  const { shard: group, experts, ...rest } = options;
+function decoder(whole: Features, names: Names, source: ModelSource, options: ModelOptions): CausalLM {
+  const { shard: group, experts, encodes, ...rest } = options;
+  if (whole.bothWays && !encodes)
+    throw new UnsupportedError(
+      `${source.path}: use_bidirectional_attention is true: tokens see those behind them, so the model continues no ` +
+        'texts; EmbeddingModel makes vectors with it',
+    );
+  const features = encodes ? headless(whole, names, source) : whole;
   const shard = group && group.size > 1 ? new Shard(group, features, experts) : undefined;
   const weights = new Weights(source.builder, names, sizesFor(features), features.biases, true, shard);
   const model = new CausalLM(shard ? shard.own : features, weights, rest);
