@@ -71,11 +71,12 @@ export class Layout {
 
   /** The dimensions in another order. */
   permute(dims: readonly number[]): Layout {
-    return new Layout(
-      dims.map((d) => this.shape[d]),
-      dims.map((d) => this.strides[d]),
-      this.offset,
-    );
+    const [shape, strides]: number[][] = [[], []];
+    for (let i = 0; i < dims.length; i++) {
+      shape.push(this.shape[dims[i]]);
+      strides.push(this.strides[dims[i]]);
+    }
+    return new Layout(shape, strides, this.offset);
   }
 
   /** Two dimensions exchanged. */

@@ -89,8 +89,12 @@ export const compositeOps = rows({
   transpose: of(
     'two dimensions exchanged',
     (x: Tensor, a: number = -2, b: number = -1): Tensor => {
-      const [p, q] = [normalizeDim('transpose', a, x.rank), normalizeDim('transpose', b, x.rank)];
-      return x.permute(x.shape.map((_, i) => (i === p ? q : i === q ? p : i)));
+      const { rank } = x.layout;
+      const p = normalizeDim('transpose', a, rank);
+      const q = normalizeDim('transpose', b, rank);
+      const dims: number[] = [];
+      for (let i = 0; i < rank; i++) dims.push(i === p ? q : i === q ? p : i);
+      return x.permute(dims);
     },
     [on([2, 3, 4], 0, 2), on([2, 3, 4], -1, -2)],
     { errors: [{ ...on([2, 3], 0, 2), code: 'E_SHAPE', says: /transpose: dimension 2 is out of range for rank 2/ }] },

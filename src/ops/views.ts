@@ -27,7 +27,7 @@ export const viewOps = rows({
     formula: 'dimensions in another order',
     args: (x: Tensor, dims: readonly number[]): Call<{ dims: number[] }> => {
       const list = dims.map((d) => normalizeDim('permute', d, x.rank));
-      if (list.length !== x.rank || new Set(list).size !== x.rank) {
+      if (list.length !== x.rank || list.some((d, i) => list.indexOf(d) !== i)) {
         throw new ShapeError(
           `permute: ${formatShape(dims)} does not name each of the ${x.rank} dimensions of ${formatShape(x.shape)} ` +
             'once',
