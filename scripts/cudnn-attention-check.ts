@@ -12,7 +12,7 @@ import { fileURLToPath } from 'node:url';
 import { parseArgs } from 'node:util';
 import '../src/index.js';
 import type { AttentionLibrary, AttentionSpec } from '../src/driver/attention.js';
-import { Calls } from '../src/driver/checked.js';
+import { Calls } from '../src/driver/checked-calls.js';
 import { forDriver } from '../src/driver/cuda-version.js';
 import { CUBLASLT } from '../src/driver/cublaslt.js';
 import { CudnnAttentions } from '../src/driver/cudnn-attention.js';

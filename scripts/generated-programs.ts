@@ -7,7 +7,7 @@ import { createHash } from 'node:crypto';
 import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { ArgBuffer } from '../src/driver/args.js';
-import { Calls } from '../src/driver/checked.js';
+import { Calls } from '../src/driver/checked-calls.js';
 import { compileProgram, fetchBytes } from '../src/driver/compiler.js';
 import { openDriver } from '../src/driver/drivers.js';
 import { nativeString, openLibrary } from '../src/driver/ffi.js';

@@ -14,7 +14,7 @@ import { OutOfMemoryError } from '../src/base/errors.js';
 import { Layout } from '../src/base/layout.js';
 import { sizeOf } from '../src/base/shape.js';
 import type { AttentionLibrary } from '../src/driver/attention.js';
-import { Calls } from '../src/driver/checked.js';
+import { Calls } from '../src/driver/checked-calls.js';
 import { CudnnAttentions } from '../src/driver/cudnn-attention.js';
 import { CUDNN_GRAPH_NUMBERS as N, CUDNN_GRAPH_TABLE } from '../src/driver/cudnn-graph.js';
 import { openCudnn } from '../src/driver/cudnn.js';

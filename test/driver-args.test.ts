@@ -4,7 +4,7 @@ import { test } from 'node:test';
 import { ArgumentError } from '../src/base/errors.js';
 import { ArgBuffer } from '../src/driver/args.js';
 import { checkGemm, columnMajor, gemmKey, type GemmSpec } from '../src/driver/blas.js';
-import { formatArgs } from '../src/driver/checked.js';
+import { formatArgs } from '../src/driver/checked-calls.js';
 import { checkConv, type ConvSpec } from '../src/driver/dnn.js';
 import { waveSize } from '../src/driver/compiler.js';
 import { hipVersion, plainArch } from '../src/driver/hip.js';

@@ -4,7 +4,7 @@ import { execFileSync } from 'node:child_process';
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { Calls } from '../src/driver/checked.js';
+import { Calls } from '../src/driver/checked-calls.js';
 import { compileProgram, fetchBytes } from '../src/driver/compiler.js';
 import { koffi, nativeString, openLibrary } from '../src/driver/ffi.js';
 import { LIBHIP } from '../src/driver/hip.js';

@@ -1,7 +1,7 @@
 // The seam to matrix-product libraries (cuBLASLt, hipBLASLt, rocBLAS): plan a product once per shape, run it with
 // addresses.
 import type { Address, Maybe, Stream } from './driver.js';
-import { Planned } from './planned.js';
+import { Planned } from './library-plans.js';
 
 export const GEMM_DTYPES = ['f16', 'bf16', 'f32', 'f64'] as const;
 export type GemmDType = (typeof GEMM_DTYPES)[number];

@@ -1,6 +1,6 @@
 // AMD's code object manager (comgr): which targets the installed compiler knows. hipRTC up to ROCm 6.4 aborts the
 // process on others.
-import { Calls } from './checked.js';
+import { Calls } from './checked-calls.js';
 import type { Maybe } from './driver.js';
 import { Cell, nativeString, noteLibrary, openLibrary, type LibrarySpec } from './ffi.js';
 

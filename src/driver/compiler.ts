@@ -1,6 +1,6 @@
 // The seam to run-time compilers: NVRTC and hipRTC turn one source text into code for one target.
 import { CompileError } from '../base/errors.js';
-import { Calls } from './checked.js';
+import { Calls } from './checked-calls.js';
 import { Cell, type Bound, type Native, type Table } from './ffi.js';
 import { callElsewhere } from './threads.js';
 

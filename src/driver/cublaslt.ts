@@ -1,6 +1,6 @@
 // cuBLASLt: symbols and numbers of NVIDIA's matrix-product library, CUDA 12 and 13.
 import type { Blas } from './blas.js';
-import { Calls } from './checked.js';
+import { Calls } from './checked-calls.js';
 import { forDriver } from './cuda-version.js';
 import type { Device, Maybe } from './driver.js';
 import { type FindLibrary, nativeString, openLibrary, type LibrarySpec } from './ffi.js';

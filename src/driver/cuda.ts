@@ -1,7 +1,7 @@
 // NVIDIA's driver API (libcuda): its symbols, its devices and the few places where it differs from HIP.
 import { env } from '../base/environment.js';
 import { DeviceError } from '../base/errors.js';
-import { Calls, type CallRules } from './checked.js';
+import { Calls, type CallRules } from './checked-calls.js';
 import type { Device, DeviceInfo, DeviceLibraries, Driver, Fn, Module } from './driver.js';
 import { cudaDriverVersion, cudaVersion, DRIVER_VERSION, forDriver, LIBCUDA } from './cuda-version.js';
 import { Cell, nativeBlock, nativeString, noteLibrary, openLibrary, type LibrarySpec, type Native } from './ffi.js';

@@ -11,7 +11,7 @@ import {
   checkAttention,
   type RowStrides,
 } from './attention.js';
-import type { Calls } from './checked.js';
+import type { Calls } from './checked-calls.js';
 import {
   type CUDNN_GRAPH_TABLE,
   CUDNN_GRAPH_NUMBERS as N,

@@ -1,5 +1,5 @@
 // Convolutions as cuDNN's graphs: one operation between three tensors.
-import type { Calls } from './checked.js';
+import type { Calls } from './checked-calls.js';
 import {
   type CUDNN_GRAPH_TABLE,
   CUDNN_GRAPH_NUMBERS as N,

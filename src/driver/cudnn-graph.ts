@@ -1,6 +1,6 @@
 // cuDNN's graph interface: operations between tensors become a graph, the library offers engines for it, and each is a
 // plan that runs with addresses. It has newer kernels, which the algorithm interface does not reach.
-import type { Calls } from './checked.js';
+import type { Calls } from './checked-calls.js';
 import type { Address } from './driver.js';
 import { Cell } from './ffi.js';
 

@@ -2,7 +2,7 @@
 // too, of doubles through its algorithms, of f32 through what is faster.
 import { DriverError, OutOfMemoryError } from '../base/errors.js';
 import type { AttentionLibrary } from './attention.js';
-import { Calls } from './checked.js';
+import { Calls } from './checked-calls.js';
 import { CUBLASLT } from './cublaslt.js';
 import { forDriver } from './cuda-version.js';
 import { CudnnAttentions } from './cudnn-attention.js';
@@ -13,7 +13,7 @@ import type { Address, Device, Maybe, Stream } from './driver.js';
 import { Cell, type FindLibrary, nativeBlock, nativeString, openLibrary, type LibrarySpec } from './ffi.js';
 import { made } from './lt.js';
 import { NVRTC } from './nvrtc.js';
-import { Planned } from './planned.js';
+import { Planned } from './library-plans.js';
 import { Workspaces } from './workspace.js';
 
 export const CUDNN: LibrarySpec = { name: 'cuDNN', sonames: ['libcudnn.so.9', 'libcudnn.so'], vendor: 'cuda' };

@@ -3,7 +3,7 @@
 import { env } from '../base/environment.js';
 import { ArgumentError, DeviceError } from '../base/errors.js';
 import { withFallback } from './blas.js';
-import { Calls, type CallRules } from './checked.js';
+import { Calls, type CallRules } from './checked-calls.js';
 import type { Device, DeviceInfo, DeviceLibraries, Driver, Fn, Module } from './driver.js';
 import { Cell, nativeString, noteLibrary, openLibrary, type LibrarySpec } from './ffi.js';
 import { HIP_NUMBERS as N, HIP_PROPERTIES } from './structs.js';

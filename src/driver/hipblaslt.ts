@@ -1,6 +1,6 @@
 // hipBLASLt: symbols and numbers of AMD's matrix-product library with epilogues, ROCm 6.2 to 7.
 import type { Blas } from './blas.js';
-import { Calls } from './checked.js';
+import { Calls } from './checked-calls.js';
 import type { Device, Maybe } from './driver.js';
 import { Cell, type FindLibrary, openLibrary, type LibrarySpec } from './ffi.js';
 import { LtBlas, ltTable, made, type LtNumbers } from './lt.js';

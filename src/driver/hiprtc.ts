@@ -1,7 +1,7 @@
 // hipRTC, AMD's run-time compiler: a library of its own from ROCm 5.3 on, part of libamdhip64 before. It needs no GPU.
 import { env } from '../base/environment.js';
 import { CompileError } from '../base/errors.js';
-import { Calls } from './checked.js';
+import { Calls } from './checked-calls.js';
 import { comgrTargets } from './comgr.js';
 import { compileProgram, defineOptions, fetchBytes, rtcTable, type CompileRequest, type Compiler } from './compiler.js';
 import type { Maybe } from './driver.js';

@@ -12,10 +12,10 @@ import {
   type GemmPlan,
   type GemmSpec,
 } from './blas.js';
-import type { Calls } from './checked.js';
+import type { Calls } from './checked-calls.js';
 import type { Device } from './driver.js';
 import { Cell, nativeBlock, type Native, type Table } from './ffi.js';
-import { Planned } from './planned.js';
+import { Planned } from './library-plans.js';
 import { Workspaces } from './workspace.js';
 
 /** The 13 prototypes with a vendor's prefix; the two libraries agree on all parameters. */

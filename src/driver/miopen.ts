@@ -1,10 +1,10 @@
 // MIOpen: convolutions forward and backward on AMD GPUs in its immediate mode, ROCm 5.2 to 7.
-import { Calls } from './checked.js';
+import { Calls } from './checked-calls.js';
 import { checkConv, type ConvDType, convKey, type ConvPlan, type ConvSpec, type Dnn } from './dnn.js';
 import type { Address, Device, Maybe, Stream } from './driver.js';
 import { Cell, type FindLibrary, nativeBlock, nativeString, openLibrary, type LibrarySpec } from './ffi.js';
 import { made } from './lt.js';
-import { Planned } from './planned.js';
+import { Planned } from './library-plans.js';
 import { Workspaces } from './workspace.js';
 
 export const MIOPEN: LibrarySpec = { name: 'MIOpen', sonames: ['libMIOpen.so.1', 'libMIOpen.so'], vendor: 'rocm' };

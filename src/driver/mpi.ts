@@ -1,7 +1,7 @@
 // OpenMPI's C interface: handles are addresses of objects that the library exports.
 import { DeviceError } from '../base/errors.js';
 import { Cell, type FindLibrary, type Library, openLibrary, type LibrarySpec } from './ffi.js';
-import { Calls } from './checked.js';
+import { Calls } from './checked-calls.js';
 
 const LIBMPI: LibrarySpec = { name: 'OpenMPI', sonames: ['libmpi.so.40', 'libmpi.so.80'], vendor: 'host' };
 

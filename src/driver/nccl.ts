@@ -1,6 +1,6 @@
 // NVIDIA's NCCL and AMD's RCCL: one interface under two names of files.
 import type { DType } from '../base/dtype.js';
-import { Calls } from './checked.js';
+import { Calls } from './checked-calls.js';
 import type { Device, Stream } from './driver.js';
 import { Cell, type FindLibrary, koffi, type LibrarySpec, type NativeArg, nativeString, openLibrary } from './ffi.js';
 

@@ -1,6 +1,6 @@
 // NVRTC, NVIDIA's run-time compiler, CUDA 11.2 to 13.
 import { CompileError } from '../base/errors.js';
-import { Calls } from './checked.js';
+import { Calls } from './checked-calls.js';
 import {
   beginProgram,
   compileProgram,

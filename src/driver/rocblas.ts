@@ -10,11 +10,11 @@ import {
   type GemmPlan,
   type GemmSpec,
 } from './blas.js';
-import { Calls } from './checked.js';
+import { Calls } from './checked-calls.js';
 import type { Device, Maybe, Stream } from './driver.js';
 import { type FindLibrary, nativeBlock, nativeString, openLibrary, type LibrarySpec, type Native } from './ffi.js';
 import { made } from './lt.js';
-import { Planned } from './planned.js';
+import { Planned } from './library-plans.js';
 
 export const ROCBLAS: LibrarySpec = {
   name: 'rocBLAS',

@@ -22,7 +22,7 @@ import type {
 } from './driver.js';
 import { koffi, nativeBlock, nativeView } from './ffi.js';
 import { buildHost, hostCompiler } from './host-cc.js';
-import { ImmediateDevice } from './immediate.js';
+import { ImmediateDevice } from './immediate-device.js';
 
 /** How blocks are run: settings to find bugs that one order or one kind of garbage would hide. */
 export interface SimOptions {

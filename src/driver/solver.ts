@@ -1,6 +1,6 @@
 // The seam to libraries of factorizations, cuSOLVER and hipSOLVER, whose calls have the same names and parameters:
 // matrices of doubles in device memory, column after column, one call each.
-import { Calls } from './checked.js';
+import { Calls } from './checked-calls.js';
 import { forDriver } from './cuda-version.js';
 import type { Address, Device, Maybe, Stream } from './driver.js';
 import { Cell, type FindLibrary, type LibrarySpec, openLibrary } from './ffi.js';

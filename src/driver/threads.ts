@@ -41,7 +41,7 @@ function idlest(): (typeof workers)[number] {
   for (const w of workers) w.calls = w.calls.filter((c) => !c.done);
   const [best] = [...workers].sort((a, b) => a.calls.length - b.calls.length);
   if (best && (best.calls.length === 0 || workers.length >= Math.min(MOST, availableParallelism() - 1))) return best;
-  const worker = new Worker(new URL('./thread.js', import.meta.url), { name: 'wick: native calls' });
+  const worker = new Worker(new URL('./call-thread.js', import.meta.url), { name: 'wick: native calls' });
   worker.unref(); // a process may end while they wait for more
   workers.push({ worker, calls: [] });
   return workers[workers.length - 1];

@@ -16,7 +16,7 @@ import type {
   Stream,
   Triple,
 } from './driver.js';
-import type { Calls } from './checked.js';
+import type { Calls } from './checked-calls.js';
 import { Cell, nativeBlock, nativeView, type Native, type Table } from './ffi.js';
 
 /** The calls both vendors have under names of their own; the tables in cuda.ts and hip.ts hold the symbols. */

@@ -19,7 +19,7 @@ import type {
   Triple,
 } from '../driver/driver.js';
 import { nativeBlock, nativeView } from '../driver/ffi.js';
-import { ImmediateDevice } from '../driver/immediate.js';
+import { ImmediateDevice } from '../driver/immediate-device.js';
 
 const SHARED = 64 << 10;
 interface LoadedKernel {
