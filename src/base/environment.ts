@@ -38,7 +38,8 @@ export const VARIABLES = {
   ),
   WICK_NO_RTC: use('1 keeps the run-time compilers (NVRTC, hipRTC) closed: only kernels made before are used.', '0'),
   WICK_CPU_ISA: use(
-    'The instruction set of the CPU engine: sse2, avx2, avx512, neon, wasm (WebAssembly) or reference (slow, in TypeScript); an error where the CPU lacks it.',
+    'The instruction set of the CPU engine: sse2, avx2, avx512, neon, wasm (WebAssembly) or reference (slow, in ' +
+      'TypeScript); an error where the CPU lacks it.',
     'the best this CPU has',
   ),
   WICK_CUDNN_ATTENTION: use(

@@ -85,7 +85,8 @@ export async function run([what, ...argv]: readonly string[]): Promise<number> {
     const tokens = wholeOf('bench', 'tokens', v.tokens) ?? Math.min(64, contextTokens >> 2);
     if (prompt < 1 || tokens < 2 || prompt + tokens > contextTokens)
       throw new ArgumentError(
-        `bench: a prompt of ${prompt} and ${tokens} tokens; there must be 1 and 2 at least, and ${contextTokens} at most together`,
+        `bench: a prompt of ${prompt} and ${tokens} tokens; there must be 1 and 2 at least, and ${contextTokens} ` +
+          'at most together',
       );
     const rows: BenchRow[] = [];
     for (const batch of batches) {
@@ -104,7 +105,8 @@ export async function run([what, ...argv]: readonly string[]): Promise<number> {
     else {
       const size = parameterSize(open.parameters);
       console.log(
-        `${engine.name} (${size} in ${open.dtype}) on ${open.device.name}: prompts of ${prompt} tokens, answers of ${tokens}\n`,
+        `${engine.name} (${size} in ${open.dtype}) on ${open.device.name}: prompts of ${prompt} tokens, answers ` +
+          `of ${tokens}\n`,
       );
       console.log(
         table(

@@ -197,7 +197,8 @@ export async function run(argv: readonly string[]): Promise<number> {
       throw new ArgumentError(`chat: ${open.engine.name} has no chat template; wick generate goes on with texts`);
     if (process.stderr.isTTY)
       console.error(
-        `${open.engine.name} (${parameterSize(open.parameters)}) on ${open.device.name}; context of ${open.engine.limits.contextTokens} tokens. /help lists commands.`,
+        `${open.engine.name} (${parameterSize(open.parameters)}) on ${open.device.name}; context of ` +
+          `${open.engine.limits.contextTokens} tokens. /help lists commands.`,
       );
     const talk = new Conversation(chatter, v.system, settings);
     return await converse(talk);

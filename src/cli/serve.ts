@@ -79,7 +79,8 @@ function readOptions(argv: readonly string[]): Given {
   const tools = values['tool-format'];
   if (tools !== undefined && !TOOL_FORMATS.some((f) => f.name === tools))
     throw new ArgumentError(
-      `serve: there is no --tool-format ${JSON.stringify(tools)}; there are ${TOOL_FORMATS.map((f) => f.name).join(', ')}`,
+      `serve: there is no --tool-format ${JSON.stringify(tools)}; there are ` +
+        `${TOOL_FORMATS.map((f) => f.name).join(', ')}`,
     );
   return { ...values, ...(named !== undefined && { model: named }) };
 }

@@ -47,7 +47,8 @@ function partOf(name: string, v: Value, given: DType | undefined): Part {
   const natural = TYPED.find(([Class]) => data?.constructor === Class)?.[1];
   if (!natural)
     throw new DTypeError(
-      `collate: ${name} is ${v === null ? 'null' : ((v as object)?.constructor?.name ?? typeof v)}; samples hold numbers, booleans, strings, lists of numbers, typed arrays and tensors`,
+      `collate: ${name} is ${v === null ? 'null' : ((v as object)?.constructor?.name ?? typeof v)}; samples hold ` +
+        'numbers, booleans, strings, lists of numbers, typed arrays and tensors',
     );
   if (given && given !== natural) return { shape, dtype: given, values: data, bytes: undefined };
   return {
@@ -70,7 +71,9 @@ export function pack(samples: readonly Sample[], dtypes: Readonly<Record<string,
       const odd = parts.findIndex((p) => !sameShape(p.shape, shape) || p.dtype !== dtype);
       if (odd > 0)
         throw new ShapeError(
-          `collate: ${name} is ${dtype} ${formatShape(shape)} in the first sample of a batch and ${parts[odd].dtype} ${formatShape(parts[odd].shape)} in sample ${odd}; give a collate function that pads, or samples of one shape`,
+          `collate: ${name} is ${dtype} ${formatShape(shape)} in the first sample of a batch and ` +
+            `${parts[odd].dtype} ${formatShape(parts[odd].shape)} in sample ${odd}; give a collate function that ` +
+            'pads, or samples of one shape',
         );
       const info = DTYPE[dtype];
       const per = shape.reduce((a, b) => a * b, 1);

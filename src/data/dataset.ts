@@ -181,7 +181,8 @@ export class TensorDataset<T extends Readonly<Record<string, Tensor>> = Record<s
     for (const [name, t] of [first, ...rest])
       if (t.rank === 0 || t.shape[0] !== first[1].shape[0])
         throw new ShapeError(
-          `TensorDataset: ${name} ${formatShape(t.shape)} has not as many rows as ${first[0]} ${formatShape(first[1].shape)}`,
+          `TensorDataset: ${name} ${formatShape(t.shape)} has not as many rows as ${first[0]} ` +
+            `${formatShape(first[1].shape)}`,
         );
     this.tensors = tensors;
     this.length = first[1].shape[0];

@@ -78,7 +78,8 @@ export function readIdx(path: string, device: Device = Device.of(undefined)): Te
   const start = 4 + 4 * rank;
   if (file.length !== start + size * type.bytes)
     throw new FormatError(
-      `${path}: ${shape.join('x')} elements of ${type.bytes} bytes need ${start + size * type.bytes} bytes, the file has ${file.length}`,
+      `${path}: ${shape.join('x')} elements of ${type.bytes} bytes need ${start + size * type.bytes} bytes, the ` +
+        `file has ${file.length}`,
     );
   const view = new DataView(file.buffer, file.byteOffset + start, size * type.bytes);
   const out = new ARRAYS[type.dtype as keyof typeof ARRAYS](size);

@@ -221,7 +221,8 @@ export class FullyShardedOptimizer extends Optimizer {
       throw new ArgumentError('FullyShardedParallel: `make` must give an optimizer of the tensors it is given');
     if (!inner.elementwise)
       throw new UnsupportedError(
-        `FullyShardedParallel: ${inner.constructor.name} looks at a parameter as a whole; only rules that work element by element can be sharded`,
+        `FullyShardedParallel: ${inner.constructor.name} looks at a parameter as a whole; only rules that work ` +
+          'element by element can be sharded',
       );
     this.#inner = inner;
     this.#units = units;

@@ -50,7 +50,8 @@ export class ShardedOptimizer extends Optimizer {
       throw new ArgumentError('ShardedOptimizer: `make` must give an optimizer of the one tensor it is given');
     if (!this.#inner.elementwise)
       throw new UnsupportedError(
-        `ShardedOptimizer: ${this.#inner.constructor.name} looks at a parameter as a whole; only rules that work element by element can be sharded`,
+        `ShardedOptimizer: ${this.#inner.constructor.name} looks at a parameter as a whole; only rules that work ` +
+          'element by element can be sharded',
       );
     this.learningRate = this.#inner.learningRate;
   }

@@ -39,7 +39,8 @@ export const CUDA_TABLE = {
   canAccessPeer: 'int cuDeviceCanAccessPeer(void *can, int device, int peer)',
   enablePeer: 'int cuCtxEnablePeerAccess(uintptr_t context, uint flags)',
   copyPeer:
-    'int cuMemcpyPeerAsync(uintptr_t dst, uintptr_t dstContext, uintptr_t src, uintptr_t srcContext, size_t bytes, uintptr_t stream)',
+    'int cuMemcpyPeerAsync(uintptr_t dst, uintptr_t dstContext, uintptr_t src, uintptr_t srcContext, size_t ' +
+    'bytes, uintptr_t stream)',
   streamCreate: 'int cuStreamCreate(void *stream, uint flags)',
   streamDestroy: 'int cuStreamDestroy_v2(uintptr_t stream)',
   streamSync: 'int cuStreamSynchronize(uintptr_t stream)',

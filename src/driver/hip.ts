@@ -51,7 +51,8 @@ export const HIP_TABLE = {
   canAccessPeer: 'int hipDeviceCanAccessPeer(void *can, int device, int peer)',
   enablePeer: 'int hipDeviceEnablePeerAccess(int peer, uint flags)',
   copyPeer:
-    'int hipMemcpyPeerAsync(uintptr_t dst, int dstDevice, uintptr_t src, int srcDevice, size_t bytes, uintptr_t stream)',
+    'int hipMemcpyPeerAsync(uintptr_t dst, int dstDevice, uintptr_t src, int srcDevice, size_t bytes, uintptr_t ' +
+    'stream)',
   streamCreate: 'int hipStreamCreateWithFlags(void *stream, uint flags)',
   streamDestroy: 'int hipStreamDestroy(uintptr_t stream)',
   streamSync: 'int hipStreamSynchronize(uintptr_t stream)',

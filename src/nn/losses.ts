@@ -74,7 +74,8 @@ function requireProbabilities(op: string, p: Tensor): void {
   const wrong = x.ge(0).logicalAnd(x.le(1)).logicalNot();
   if (wrong.any().item() !== 0)
     throw new ArgumentError(
-      `${op}: ${x.flatten().at(wrong.flatten()).at(0).item()} is no probability from 0 to 1; bceWithLogits takes any number`,
+      `${op}: ${x.flatten().at(wrong.flatten()).at(0).item()} is no probability from 0 to 1; bceWithLogits takes ` +
+        'any number',
     );
 }
 /**

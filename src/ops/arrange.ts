@@ -296,7 +296,8 @@ export const arrangeOps = rows({
       if (shape.includes(0)) return x.newZeros(shape);
       if (last >= x.size)
         throw new ShapeError(
-          `asStrided: shape ${formatShape(shape)} with strides ${formatShape(strides)} from ${offset} reads element ${last} of ${x.size}`,
+          `asStrided: shape ${formatShape(shape)} with strides ${formatShape(strides)} from ${offset} reads ` +
+            `element ${last} of ${x.size}`,
         );
       const along = (d: number, i: number): Tensor =>
         x.newArange(d, 'i64', 0, strides[i]).reshape(shape.map((_, k) => (k === i ? d : 1)));
@@ -343,7 +344,8 @@ export const arrangeOps = rows({
       const found = source.size < x.size ? flat.sum().item() : 0;
       if (found > source.size)
         throw new ShapeError(
-          `maskedScatter: the mask is true at ${found} places, and source ${formatShape(source.shape)} has ${source.size} elements`,
+          `maskedScatter: the mask is true at ${found} places, and source ${formatShape(source.shape)} has ` +
+            `${source.size} elements`,
         );
       if (x.size === 0 || source.size === 0) return x;
       // Where the mask is false, any place will do.
@@ -358,7 +360,8 @@ export const arrangeOps = rows({
   }),
   indexPut: composite({
     ...row(
-      'x with x[i0[k]][i1[k]]... = values[k], or added to it; the indices broadcast to one shape, and values to that of what they name; a mask names where it is true',
+      'x with x[i0[k]][i1[k]]... = values[k], or added to it; the indices broadcast to one shape, and values to ' +
+        'that of what they name; a mask names where it is true',
       [
         {
           inputs: [

@@ -169,7 +169,8 @@ export const assembleOps = rows({
   }),
   roll: assemble({
     formula:
-      'elements moved by `shift` along dim, those that leave coming back at the other end; lists move along several dimensions',
+      'elements moved by `shift` along dim, those that leave coming back at the other end; lists move along ' +
+      'several dimensions',
     args: (
       x: Tensor,
       shift: number | readonly number[],

@@ -116,7 +116,8 @@ export const compositeOps = rows({
       const n = x.shape[normalizeDim('get', dim, x.rank)];
       if (!Number.isInteger(i) || i < -n || i >= n)
         throw new ShapeError(
-          `get: index ${i} is out of range for dimension ${dim} of ${formatShape(x.shape)} (allowed: ${-n} to ${n - 1})`,
+          `get: index ${i} is out of range for dimension ${dim} of ${formatShape(x.shape)} (allowed: ${-n} to ` +
+            `${n - 1})`,
         );
       return x.narrow(dim, i, 1).squeeze(dim);
     },

@@ -20,7 +20,8 @@ export const expertRow: KernelRow = {
     const fits = x.shape.length === 2 && w.shape.length === 3 && ids.shape.length === 1;
     if (!fits || w.shape[2] !== x.shape[1] || ids.shape[0] !== x.shape[0])
       throw new ShapeError(
-        `expertRows: ${formatShape(x.shape)} with matrices ${formatShape(w.shape)} and choices ${formatShape(ids.shape)}; it takes (rows, in), (experts, out, in) and (rows)`,
+        `expertRows: ${formatShape(x.shape)} with matrices ${formatShape(w.shape)} and choices ` +
+          `${formatShape(ids.shape)}; it takes (rows, in), (experts, out, in) and (rows)`,
       );
     if (w.dtype !== x.dtype) throw new DTypeError(`expertRows: rows are ${x.dtype}, matrices ${w.dtype}`);
     return [{ shape: [x.shape[0], w.shape[1]], dtype: x.dtype }];

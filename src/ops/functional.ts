@@ -266,7 +266,8 @@ export const functional = rows({
       domain: [0, 3],
     }),
     formula:
-      'a new last dimension with `on` at the index and `off` elsewhere; an index of -1 gives `off` everywhere, any other beyond depth is refused',
+      'a new last dimension with `on` at the index and `off` elsewhere; an index of -1 gives `off` everywhere, ' +
+      'any other beyond depth is refused',
     compose: (ids: Tensor, depth: number, options: OneHotOptions = {}): Tensor => {
       requireOptions('oneHot', options, ['on', 'off', 'dtype']);
       requireWhole('oneHot', 'depth', [depth], 0);

@@ -297,7 +297,8 @@ function affineGridOf(theta: Tensor, size: readonly number[], o: { readonly alig
     theta.shape[2] !== rank + 1
   )
     throw new ShapeError(
-      `affineGrid: matrices ${formatShape(theta.shape)} must be [${size[0]}, ${rank}, ${rank + 1}] for size ${formatShape(size)}`,
+      `affineGrid: matrices ${formatShape(theta.shape)} must be [${size[0]}, ${rank}, ${rank + 1}] for size ` +
+        `${formatShape(size)}`,
     );
   const spatial = size.slice(2);
   return wide(theta, (t) => {
@@ -325,7 +326,8 @@ const picture = (options: InterpolateOptions): CompositeSample => ({ inputs: [s(
 export const imageOps = rows({
   interpolate: composite({
     ...row(
-      'x with other spatial sizes, by size or scale: nearest, nearest-exact, linear, bilinear, trilinear, bicubic or area, bilinear and bicubic with antialias',
+      'x with other spatial sizes, by size or scale: nearest, nearest-exact, linear, bilinear, trilinear, ' +
+        'bicubic or area, bilinear and bicubic with antialias',
       [
         { inputs: [s(2, 3, 5)], args: [{ size: 8, mode: 'linear' }] },
         picture({ size: [7, 3] }),

@@ -155,7 +155,8 @@ export const matrixOps = rows({
   }),
   multiDot: composite({
     ...row(
-      'the product of this and other matrices in the order with the fewest multiplications; the first and last may be ' +
+      'the product of this and other matrices in the order with the fewest multiplications; the first and last ' +
+        'may be ' +
         'vectors',
       [
         { inputs: [s(2, 5), s(5, 3), s(3, 4)], args: [[{ input: 1 }, { input: 2 }]] },

@@ -280,7 +280,8 @@ export const quantized = rows({
     family: 'quantized',
     mixed: true,
     formula:
-      'x times the transpose of quantized weights; quick: x rounded to 8 bits a value, a scale for every 32 (GPUs: up to 64 rows)',
+      'x times the transpose of quantized weights; quick: x rounded to 8 bits a value, a scale for every 32 ' +
+      '(GPUs: up to 64 rows)',
     dtypes: REALS,
     without: 'activations are floats',
     ulp: { ...PRODUCT_ULP, f32: 32 },

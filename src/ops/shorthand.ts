@@ -328,7 +328,8 @@ export const shorthandOps = rows({
       const b = right.map((d) => normalizeDim('tensordot', d, y.rank));
       if (a.length !== b.length || a.some((d, i) => x.shape[d] !== y.shape[b[i]]))
         throw new ShapeError(
-          `tensordot: dimensions ${formatShape(a)} of ${formatShape(x.shape)} and ${formatShape(b)} of ${formatShape(y.shape)} differ`,
+          `tensordot: dimensions ${formatShape(a)} of ${formatShape(x.shape)} and ${formatShape(b)} of ` +
+            `${formatShape(y.shape)} differ`,
         );
       const restA = x.shape.map((_, i) => i).filter((i) => !a.includes(i));
       const restB = y.shape.map((_, i) => i).filter((i) => !b.includes(i));

@@ -178,7 +178,8 @@ export const statisticsOps = rows({
   }),
   quantile: composite({
     ...row(
-      'the element at share q of the sorted dimension (or of all), between two by interpolation; NaN where there is one; a list of shares gives a first dimension',
+      'the element at share q of the sorted dimension (or of all), between two by interpolation; NaN where there ' +
+        'is one; a list of shares gives a first dimension',
       [
         different([3, 5], 0.3, 1),
         different([4, 3], [0, 0.5, 1], 0, { keepdim: true }),
@@ -285,7 +286,8 @@ export const statisticsOps = rows({
       requireOptions('searchsorted', options, ['right']);
       if (x.rank === 0 || (x.rank > 1 && !sameShape(x.shape.slice(0, -1), values.shape.slice(0, -1))))
         throw new ShapeError(
-          `searchsorted: values ${formatShape(values.shape)} do not fit ${formatShape(x.shape)}: a vector, or rows alike`,
+          `searchsorted: values ${formatShape(values.shape)} do not fit ${formatShape(x.shape)}: a vector, or ` +
+            'rows alike',
         );
       const n = x.shape[x.rank - 1];
       let low = x.newZeros(values.shape, 'i64');
@@ -397,7 +399,8 @@ export const statisticsOps = rows({
   }),
   scatterReduce: composite({
     ...row(
-      'out = x, then out[ids[i][j]][j] reduced with src[i][j] for dim 0, by sum, prod, mean, amax or amin; tied elements share the gradient',
+      'out = x, then out[ids[i][j]][j] reduced with src[i][j] for dim 0, by sum, prod, mean, amax or amin; tied ' +
+        'elements share the gradient',
       [...REDUCTIONS.map((r) => scattered(r)), ...REDUCTIONS.map((r) => scattered(r, { includeSelf: false }))],
       {
         dtypes: NUMBERS,

@@ -23,7 +23,8 @@ export const storeRow: KernelRow = {
     const [rows, width] = src.shape;
     if (x.shape.length !== 2 || src.shape.length !== 2 || ids.shape.length !== 1 || ids.shape[0] !== rows)
       throw new ShapeError(
-        `storeRows: ${formatShape(src.shape)} with indices ${formatShape(ids.shape)} into ${formatShape(x.shape)}; it takes (n, width), (n) and (rows, width)`,
+        `storeRows: ${formatShape(src.shape)} with indices ${formatShape(ids.shape)} into ` +
+          `${formatShape(x.shape)}; it takes (n, width), (n) and (rows, width)`,
       );
     if (x.shape[1] !== width) throw new ShapeError(`storeRows: rows of ${width} do not fit ${formatShape(x.shape)}`);
     return [x];

@@ -45,7 +45,8 @@ export const viewOps = rows({
   slice: view({
     example: 'x.slice(0, 1, 7, 2)',
     formula:
-      'elements start, start+step, ... before end along dim; negative bounds count from the end. A negative step goes backwards, in a copy',
+      'elements start, start+step, ... before end along dim; negative bounds count from the end. A negative step ' +
+      'goes backwards, in a copy',
     args: (x: Tensor, dim: number, start?: number, end?: number, step: number = 1): Call<SliceParams> => {
       const d = normalizeDim('slice', dim, x.rank);
       if (Number.isInteger(step) && step < 0) {

@@ -123,7 +123,8 @@ function windowsOf(
       );
     if (n + 2 * p < reach)
       throw new ShapeError(
-        `${op}: kernel ${formatShape(kernel)} reaches over ${reach} elements, the padded input ${formatShape(x.shape)} has ${n + 2 * p}`,
+        `${op}: kernel ${formatShape(kernel)} reaches over ${reach} elements, the padded input ` +
+          `${formatShape(x.shape)} has ${n + 2 * p}`,
       );
     let windows = Math.floor((n + 2 * p - reach) / step) + 1;
     // A partial window must begin inside the input or the padding before it.
@@ -247,7 +248,8 @@ function conv3dOf(x: Tensor, weight: Tensor, o: ConvOptions<Sizes>): Tensor {
   const depth = Math.floor((padded.shape[2] - reach) / stride[0]) + 1;
   if (depth < 1)
     throw new ShapeError(
-      `conv3d: kernel ${formatShape(weight.shape)} reaches over ${reach} elements, the padded input ${formatShape(x.shape)} has ${padded.shape[2]}`,
+      `conv3d: kernel ${formatShape(weight.shape)} reaches over ${reach} elements, the padded input ` +
+        `${formatShape(x.shape)} has ${padded.shape[2]}`,
     );
   let sum: Tensor | undefined;
   for (let i = 0; i < weight.shape[2]; i++) {
@@ -339,7 +341,8 @@ function foldOf(x: Tensor, output: Sizes, size: Sizes, o: FoldOptions): Tensor {
   const taps = sizeOf(kernel);
   if (ck % taps !== 0 || sizeOf(count) !== windows)
     throw new ShapeError(
-      `fold: ${formatShape(x.shape)} does not hold ${count.join(' x ')} windows of ${kernel.join(' x ')} elements a channel, which make ${formatShape(out)}`,
+      `fold: ${formatShape(x.shape)} does not hold ${count.join(' x ')} windows of ${kernel.join(' x ')} ` +
+        `elements a channel, which make ${formatShape(out)}`,
     );
   const parts = x.reshape([n, ck / taps, taps, ...count]);
   const shape = [n, ck / taps, ...full];

@@ -118,7 +118,8 @@ export function opsPage(evidence: readonly Evidence[], mutation?: Mutation): str
   return (
     [
       '<!-- Made by `wick parity docs` from the op table and docs/parity; do not edit. -->',
-      `# Ops\n\n${opList.length} ops, declared once each in [src/ops](../src/ops/table.ts); \`wick ops NAME\` tells more. ` +
+      `# Ops\n\n${opList.length} ops, declared once each in [src/ops](../src/ops/table.ts); \`wick ops NAME\` ` +
+        'tells more. ' +
         `Marks, as measured over all dtypes or those named: \`=\` bit for bit, \`≈\` within the op's bound, \`≠\` ` +
         `a deliberate difference from Candle, \`–\` unsupported with a sentence, \`✗\` failed.`,
       `Evidence:\n\n${measured.join('\n') || '- none measured'}`,

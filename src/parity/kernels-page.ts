@@ -133,7 +133,8 @@ function compiledForAmd(modules: Modules, compiled: Compiled): string {
     `argument as the launch code packs them, block size, shared memory within 64 KiB, and no private memory, ` +
     `so no spilled register, but for the kernels that scripts/check-kernels.ts lists with a reason. Compiled ` +
     `by ${compilers.join(' and ') || 'nothing yet'}; the record is [kernels-amd.json](kernels-amd.json), and ` +
-    `\`npm run evidence:check\` fails where it is of other kernels than the present. Of the elementwise kernels every ` +
+    `\`npm run evidence:check\` fails where it is of other kernels than the present. Of the elementwise kernels ` +
+    'every ' +
     `row and cast once and two rows in all variants are compiled; kernels for matrix units only where a GPU has ` +
     `them.\n\n${compiledTable(modules, compiled)}`
   );

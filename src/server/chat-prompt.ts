@@ -25,7 +25,8 @@ function textOf(turn: ChatTurn, at: number): string {
       const text = part.text ?? part.refusal;
       if (text == null || !/(^|_)text$|^refusal$/.test(part.type))
         throw badRequest(
-          `messages[${at}].content[${i}]: parts of type ${JSON.stringify(part.type.slice(0, 40))} are not served; only text is`,
+          `messages[${at}].content[${i}]: parts of type ${JSON.stringify(part.type.slice(0, 40))} are not ` +
+            'served; only text is',
           'messages',
         );
       return text;

@@ -49,7 +49,8 @@ export async function serve(models: ServedModels, options: ServeOptions = {}): P
   const local = isLoopback(host);
   if (!local && !keys.required && !options.withoutKeys)
     throw new ArgumentError(
-      `serve: ${host} is open to others, and there is no key; give one (--api-key-file, WICK_API_KEYS), or say --without-keys`,
+      `serve: ${host} is open to others, and there is no key; give one (--api-key-file, WICK_API_KEYS), or say ` +
+        '--without-keys',
     );
   const limits = { ...DEFAULT_LIMITS, ...options.limits };
   const parts = new ServerParts(models, limits, log, version);

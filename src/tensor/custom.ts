@@ -121,7 +121,8 @@ function checkExpression({ name, gpu }: ElementwiseDefinition): string {
   const found = OWN.exec(gpu)?.[1];
   if (found)
     throw new ArgumentError(
-      `defineOp: ${name}: the expression calls ${found}(); write ${found === 'fabs' ? 'abs' : found}g(), which is the same on every device`,
+      `defineOp: ${name}: the expression calls ${found}(); write ${found === 'fabs' ? 'abs' : found}g(), which ` +
+        'is the same on every device',
     );
   return gpu;
 }

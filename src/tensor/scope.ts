@@ -88,7 +88,8 @@ export function scope<T extends Held | void>(f: () => T): T {
     if (typeof (result as { then?: unknown } | undefined)?.then === 'function') {
       (result as unknown as Promise<unknown>).then(undefined, () => {}); // refused here already
       throw new ArgumentError(
-        'scope: the function is async; what it makes after its first await would be outside the scope. Await outside, or dispose() by hand',
+        'scope: the function is async; what it makes after its first await would be outside the scope. Await ' +
+          'outside, or dispose() by hand',
       );
     }
     return result;

@@ -133,7 +133,8 @@ export class Tensor {
   constructor(device: Device, storage: Storage, layout: Layout, dtype: DType, id = nextId++, tracked = true) {
     if (!(storage instanceof Storage))
       throw new ArgumentError(
-        'new Tensor: takes a device and its storage, for wick itself; make tensors with Tensor.from([[1, 2], [3, 4]]) (nested arrays, a typed array with { shape }, a number), zeros, ones, full, arange, rand or randn',
+        'new Tensor: takes a device and its storage, for wick itself; make tensors with Tensor.from([[1, 2], [3, ' +
+          '4]]) (nested arrays, a typed array with { shape }, a number), zeros, ones, full, arange, rand or randn',
       );
     this.id = id;
     this.device = device;
@@ -382,7 +383,8 @@ export class Tensor {
   [Symbol.toPrimitive](hint: string): string {
     if (hint === 'string') return this.toString();
     throw new ArgumentError(
-      'JavaScript has no operators for tensors: write x.add(y), x.sub(y), x.mul(y), x.lt(y), x.eq(y); `${x}` or String(x) for text, x.item() for the number in it',
+      'JavaScript has no operators for tensors: write x.add(y), x.sub(y), x.mul(y), x.lt(y), x.eq(y); `${x}` or ' +
+        'String(x) for text, x.item() for the number in it',
     );
   }
   [Symbol.for('nodejs.util.inspect.custom')](): string {

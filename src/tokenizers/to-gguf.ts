@@ -233,7 +233,8 @@ export function ggufTokenizer(dir: string, architecture: string, rows: number): 
   const byteLevel = /"ByteLevel"/.test(JSON.stringify([json.pre_tokenizer, json.decoder]));
   if (!model.merges && files[0] === 'tokenizer.json')
     throw new UnsupportedError(
-      `${dir}: tokenizer.json holds a model of type ${JSON.stringify(model.type ?? 'unknown')}; merges of bytes or of ` +
+      `${dir}: tokenizer.json holds a model of type ${JSON.stringify(model.type ?? 'unknown')}; merges of bytes ` +
+        'or of ' +
         'pieces (BPE) are written to GGUF files',
     );
   const vocabulary = byteLevel ? byteLevelVocabulary(model, tokens) : scoredVocabulary(dir, model, tokens);
@@ -241,7 +242,8 @@ export function ggufTokenizer(dir: string, architecture: string, rows: number): 
   const candidates = byteLevel ? byteLevelForms(preNames(json, architecture), keys) : scoredForms(keys);
   if (candidates.length === 0)
     throw new UnsupportedError(
-      `${dir}: no pre-tokenizer that GGUF files name cuts texts as tokenizer.json does: ${JSON.stringify(json.pre_tokenizer).slice(0, 200)}`,
+      `${dir}: no pre-tokenizer that GGUF files name cuts texts as tokenizer.json does: ` +
+        `${JSON.stringify(json.pre_tokenizer).slice(0, 200)}`,
     );
   let odd: string | undefined;
   for (const entries of candidates) {

@@ -63,7 +63,8 @@ export function gradCheck(
         const error = Math.abs(slope - (found?.[i] ?? 0)) / Math.max(1, Math.abs(slope));
         if (!(error <= tolerance))
           throw new GradError(
-            `gradCheck: the gradient of input ${which} ${formatShape(leaf.shape)} at element ${i} is ${found?.[i] ?? 'missing'}, differences give ${slope}`,
+            `gradCheck: the gradient of input ${which} ${formatShape(leaf.shape)} at element ${i} is ` +
+              `${found?.[i] ?? 'missing'}, differences give ${slope}`,
           );
         compared++;
         worst = Math.max(worst, error);

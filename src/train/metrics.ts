@@ -30,7 +30,8 @@ export const rSquared = (x: Tensor, y: Tensor): Tensor =>
 function requireRows(op: string, scores: Tensor, target: Tensor): void {
   if (scores.rank < 1 || !sameShape(scores.shape.slice(0, -1), target.shape))
     throw new ShapeError(
-      `${op}: targets ${formatShape(target.shape)} must be ${formatShape(scores.shape.slice(0, -1))}: the scores ${formatShape(scores.shape)} without their classes`,
+      `${op}: targets ${formatShape(target.shape)} must be ${formatShape(scores.shape.slice(0, -1))}: the scores ` +
+        `${formatShape(scores.shape)} without their classes`,
     );
 }
 

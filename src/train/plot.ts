@@ -64,8 +64,10 @@ export function plotSvg(series: readonly Series[], options: PlotOptions = {}): s
     );
   });
   return (
-    `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 ${w} ${h}" font-family="sans-serif" font-size="12"><rect width="${w}" height="${h}" fill="#fff"/>` +
-    `<text x="${left}" y="22" font-size="15">${escaped(title)}</text><text x="${w / 2}" y="${h - 8}" text-anchor="middle">${escaped(xLabel)}</text>${ticks.join('')}${lines.join('')}</svg>\n`
+    `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 ${w} ${h}" font-family="sans-serif" ` +
+    `font-size="12"><rect width="${w}" height="${h}" fill="#fff"/>` +
+    `<text x="${left}" y="22" font-size="15">${escaped(title)}</text><text x="${w / 2}" y="${h - 8}" ` +
+    `text-anchor="middle">${escaped(xLabel)}</text>${ticks.join('')}${lines.join('')}</svg>\n`
   );
 }
 /** Writes the plot to a file. */
