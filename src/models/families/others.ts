@@ -184,15 +184,17 @@ const cohereFamily = family({
 });
 
 const glm = family({
-  types: ['glm', 'glm4'],
+  types: ['glm', 'glm4', 'glm4v_text'],
   features: (c) => {
     const s = sizesOf(c);
-    return build(c.json.model_type === 'glm4' ? 'glm4' : 'glm', c, s, {
+    const first = c.json.model_type === 'glm';
+    const sections = c.json.model_type === 'glm4v_text';
+    return build(first ? 'glm' : 'glm4', c, s, {
       norm: rms(c, 1.5625e-7),
-      rope: ropeOf(c, s, { interleaved: true, partial: 0.5 }),
+      rope: ropeOf(c, s, { interleaved: true, partial: 0.5, sections }),
       mlp: () => gated(c),
       biases: biasesBy(c, { attention_bias: QKV_BIAS }, { attention_bias: true }),
-      more: c.json.model_type === 'glm4' ? { norms: ALL_NORMS } : {},
+      more: first ? {} : { norms: ALL_NORMS },
     });
   },
   names: {
@@ -201,6 +203,7 @@ const glm = family({
     afterMlp: 'post_mlp_layernorm',
     ...fusedGateUp('mlp.gate_up_proj'),
   },
+  wrappers: { types: ['glm4v'], prefixes: ['model.language_model.'], ignored: /(^|\.)visual\./ },
   gguf: { architectures: ['glm4'], names: fusedGateUp('ffn_up') },
 });
 

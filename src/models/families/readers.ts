@@ -3,14 +3,19 @@ import { reader } from './row.js';
 
 /** Towers, and what leads from them to the text. */
 const OTHER_PARTS =
-  /(^|\.)(vision_tower|vision_model|vision_embed_tokens|visual|multi_modal_projector|mm_projector|connector|image_newline|vision_encoder|vision_projection|image_tower|video_tower|qformer)(\.|$)/;
-const PREFIXES = ['model.language_model.', 'language_model.model.', 'model.text_model.'];
+  /(^|\.)(vision_tower|vision_model|vision_embed_tokens|visual|multi_modal_projector|mm_projector|connector|image_newline|vision_encoder|vision_projection|image_tower|video_tower|qformer|audio_tower|aligner|projector|visual_embeddings_table)(\.|$)/;
+const PREFIXES = ['model.language_model.', 'language_model.model.', 'language_model.model.model.', 'model.text_model.'];
 
 /** Types by the family their text is of where a config does not say. */
 const READERS: Readonly<Record<string, readonly string[]>> = {
   mistral: ['mistral3', 'idefics2'],
-  llama: ['llava', 'llava_next', 'llava_next_video', 'video_llava', 'vipllava', 'idefics3', 'smolvlm'],
-  qwen2: ['llava_onevision', 'internvl', 'got_ocr2'],
+  llama: [
+    ...['llava', 'llava_next', 'llava_next_video', 'video_llava', 'vipllava', 'idefics3', 'smolvlm'],
+    ...['deepseek_vl', 'voxtral'],
+  ],
+  qwen2: ['llava_onevision', 'internvl', 'got_ocr2', 'qwen2_audio', 'video_llama_3', 'ovis2'],
+  cohere2: ['aya_vision', 'cohere2_vision'],
+  deepseek_v3: ['kimi_k25'],
   qwen3: ['lighton_ocr'],
   exaone4: ['exaone4_5'],
   persimmon: ['fuyu'],
@@ -18,5 +23,6 @@ const READERS: Readonly<Record<string, readonly string[]>> = {
   aria_text: ['aria'],
 };
 export const READER_FAMILIES = Object.entries(READERS).map(([unsaid, types]) =>
-  reader({ types, unsaid, prefixes: PREFIXES, ignored: OTHER_PARTS }),
+  // Cohere's readers of images leave out the factor of logits that their text model has.
+  reader({ types, unsaid, prefixes: PREFIXES, ignored: OTHER_PARTS, plainLogits: unsaid === 'cohere2' }),
 );

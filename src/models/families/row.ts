@@ -30,6 +30,8 @@ export interface Wrapper {
   readonly ignored: RegExp;
   /** The text's type where the config does not say; by itself the family's own. */
   readonly unsaid?: string;
+  /** Its head leaves out the factor that the text's own model has for logits. */
+  readonly plainLogits?: boolean;
 }
 
 /** Tables and masks that old files carry. */
@@ -60,8 +62,10 @@ function placed(names: Names, source: ModelSource, prefixes: readonly string[]):
   for (const role of [...MODEL_ROLES, 'layer'] as const)
     if (typeof out[role] === 'string') out[role] = moved(out[role] as string);
   // A whole language model that is a part has its head beside its model.
-  const head = prefix.endsWith('.model.') ? `${prefix.slice(0, -'model.'.length)}${String(names.head)}` : '';
-  if (head && has(head)) out.head = head;
+  for (let outer = prefix; outer.endsWith('.model.'); ) {
+    outer = outer.slice(0, -'model.'.length);
+    if (has(`${outer}${String(names.head)}`)) out.head = `${outer}${String(names.head)}`;
+  }
   return out as Names;
 }
 
@@ -168,7 +172,11 @@ export function reader(wrapper: Wrapper & { readonly unsaid: string }): ModelRow
     const own = BY_TYPE.get(type);
     if (!own)
       throw new UnsupportedError(`${where}: text_config.model_type is ${JSON.stringify(type)}, which no family serves`);
-    return { ...own, wrappers: wrapper };
+    const plain = (c: Config): Features => {
+      const { logitFactor: _, ...features } = own.features(c);
+      return features;
+    };
+    return { ...own, wrappers: wrapper, ...(wrapper.plainLogits && { features: plain }) };
   };
   return {
     kind: 'decoder',
