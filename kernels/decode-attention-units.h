@@ -64,6 +64,8 @@ template <class T, int D, int Waves, bool PAGED> struct NewTokenUnits {
   const int active = each == 0 ? 1 : (seen + each - 1) / each;
   const int begin = start + split * each, end = begin + each < position ? begin + each : position;
   const bool newest = split == active - 1;
+  // The new key is taken by the first wave that has no other, or by the last; those after it have nothing.
+  const int taker = end - begin < 8 * (Waves - 1) ? (end - begin + 7) / 8 : Waves - 1;
   const float unit = p.scale * 1.44269504f;  // from a score to a power of two
   const i64 pitch = (PAGED ? (i64)p.kv_heads : 1) * D, base = (i64)kv_head * (PAGED ? 1 : p.room) * D;
 
@@ -109,19 +111,14 @@ template <class T, int D, int Waves, bool PAGED> struct NewTokenUnits {
                                                             memory.norms[1][d] = p.k_norm[d];
     __syncthreads();
   }
-  /** A new vector where it is wanted, else zeros. */
-  WICK_MEMBER void take(Vector& x, bool in, int vector) const {
-    const T* at = (const T*)p.qkv + ((i64)sequence * (p.heads + 2 * p.kv_heads) + vector) * D + 8 * pair;
-#pragma unroll
-    for (int c = 0; c < D / 32; c++) x[c] = in ? *(const word4*)(at + 32 * c) : word4{};
+  /** A new query, key or value from a lane's first number on. */
+  WICK_MEMBER const T* new_vector(int vector, int lane) const {
+    return made((const T*)p.qkv + ((i64)sequence * (p.heads + 2 * p.kv_heads) + vector) * D + 8 * lane);
   }
-
-  /** The new value, as a lane has values. */
-  WICK_MEMBER void take_value(word4 (&x)[Words], bool in) const {
-    const i64 vector = (i64)sequence * (p.heads + 2 * p.kv_heads) + p.heads + p.kv_heads + kv_head;
-    const T* at = (const T*)p.qkv + vector * D + 8 * cell;
+  /** So many words of it, so many numbers apart, where it is wanted, else zeros. */
+  template <int Apart, int N> WICK_MEMBER void take(word4 (&x)[N], bool in, const T* at) const {
 #pragma unroll
-    for (int w = 0; w < Words; w++) x[w] = in ? *(const word4*)(at + 64 * w) : word4{};
+    for (int c = 0; c < N; c++) x[c] = in ? *(const word4*)(at + Apart * c) : word4{};
   }
 
   /** Eight numbers to the word that holds them. */
@@ -227,13 +224,14 @@ template <class T, int D, int Waves, bool PAGED> struct NewTokenUnits {
     }
   }
   /** From the scores of a step to its weights, and what was weighed before to the best score now. */
-  WICK_MEMBER void weigh(float (&score)[Tiles][4], u32 (&weights)[Tiles], Weight& so_far, Sums& sums, int j0) const {
+  template <int N>
+  WICK_MEMBER void weigh(float (&score)[N][4], u32 (&weights)[N], Weight& so_far, Sums& sums, int j0) const {
     float best = so_far.top;
     if (p.softcap > 0)
 #pragma unroll
-      for (int n = 0; n < 2 * Tiles; n++) score[n / 2][n % 2] = capped(score[n / 2][n % 2]);
+      for (int n = 0; n < 2 * N; n++) score[n / 2][n % 2] = capped(score[n / 2][n % 2]);
 #pragma unroll
-    for (int n = 0; n < Tiles; n++)
+    for (int n = 0; n < N; n++)
 #pragma unroll
       for (int i = 0; i < 2; i++) {
         const bool in = j0 + 8 * Waves * n + 2 * pair + i < end;
@@ -246,7 +244,7 @@ template <class T, int D, int Waves, bool PAGED> struct NewTokenUnits {
     const float keep = fast_exp2(so_far.top - best);
     so_far.sum *= keep;
 #pragma unroll
-    for (int n = 0; n < Tiles; n++) {
+    for (int n = 0; n < N; n++) {
       const float a = fast_exp2(score[n][0] - best), b = fast_exp2(score[n][1] - best);
       so_far.sum += a + b;
       weights[n] = pack_pair<T>(a, b);
@@ -262,12 +260,12 @@ template <class T, int D, int Waves, bool PAGED> struct NewTokenUnits {
     so_far.top = best;
   }
   /** Values lie by keys, and the product wants pairs of keys: two rows are woven into one. */
-  WICK_MEMBER void add_values(Sums& sums, const Values& values, const u32 (&weights)[Tiles]) const {
+  template <int N> WICK_MEMBER void add_values(Sums& sums, const Values& values, const u32 (&weights)[N]) const {
 #pragma unroll
-    for (int n = 0; n < Tiles; n += 2) {
+    for (int n = 0; n < N; n += 2) {
       u32 words[2][2][Words][4] = {};
 #pragma unroll
-      for (int t = 0; t < 2 && n + t < Tiles; t++)
+      for (int t = 0; t < 2 && n + t < N; t++)
 #pragma unroll
         for (int i = 0; i < 2; i++)
 #pragma unroll
@@ -280,23 +278,32 @@ template <class T, int D, int Waves, bool PAGED> struct NewTokenUnits {
           const int x = d + i % 2 * (D / 16);
           left.w[i] = side_by_side(words[i / 2][0][x / 8], words[i / 2][1][x / 8], x % 8);
         }
-        multiply_narrow<T>(sums[d], left, weights[n], n + 1 < Tiles ? weights[n + 1 < Tiles ? n + 1 : n] : 0u);
+        multiply_narrow<T>(sums[d], left, weights[n], n + 1 < N ? weights[n + 1 < N ? n + 1 : n] : 0u);
       }
     }
+  }
+  /** Weighs the values of the first N groups of a step, and asks for the next step's where there is one. */
+  template <int N>
+  WICK_MEMBER void step(const Vector& query, Keys& keys, Values& values, i32 (&rows)[Tiles], Weight& so_far, Sums& sums,
+                        int j0) const {
+    const bool more = N == Tiles && j0 + Step < end;
+    float score[N][4] = {};
+    u32 weights[N];
+#pragma unroll
+    for (int n = 0; n < N; n++) score_tile(score[n], query, keys[n]);
+    if (more) fetch_keys(keys, rows, j0 + Step);
+    weigh(score, weights, so_far, sums, j0);
+    add_values(sums, values, weights);
+    if (more) fetch_values(values, rows, j0 + Step);
   }
   /** Weighs the values of this wave's keys. */
   WICK_MEMBER void attend(const Vector& query, Keys& keys, Values& values, i32 (&rows)[Tiles], Weight& so_far,
                           Sums& sums) const {
+    constexpr int Few = Tiles > 1 ? Tiles / 2 : 1;
     UNROLL(1, 1)
     for (int j0 = begin + 8 * wave; j0 < end; j0 += Step) {
-      float score[Tiles][4] = {};
-      u32 weights[Tiles];
-#pragma unroll
-      for (int n = 0; n < Tiles; n++) score_tile(score[n], query, keys[n]);
-      fetch_keys(keys, rows, j0 + Step);
-      weigh(score, weights, so_far, sums, j0);
-      add_values(sums, values, weights);
-      fetch_values(values, rows, j0 + Step);
+      if (Few < Tiles && end - j0 <= 8 * Waves * Few) step<Few>(query, keys, values, rows, so_far, sums, j0);
+      else step<Tiles>(query, keys, values, rows, so_far, sums, j0);
     }
   }
 
@@ -351,7 +358,7 @@ template <class T, int D, int Waves, bool PAGED> struct NewTokenUnits {
   WICK_MEMBER i64 part_of(int g, int s) const { return ((i64)(sequence * p.heads + head0 + g)) * splits + s; }
   WICK_MEMBER float* weighed() const { return p.partial + (i64)sequences * p.heads * splits * D; }
   WICK_MEMBER void write_part() const {
-    join(Waves, [&](int g, int d, const float(&x)[4], float best, float total) {
+    join(taker + 1, [&](int g, int d, const float(&x)[4], float best, float total) {
       const i64 part = part_of(g, split);
       *(word4*)(p.partial + part * D + d) = four_floats(x[0], x[1], x[2], x[3]);
       if (d == 0) weighed()[part] = best + logg(total) * 1.44269504f;
@@ -361,7 +368,7 @@ template <class T, int D, int Waves, bool PAGED> struct NewTokenUnits {
   WICK_MEMBER bool comes_last() const {
     __syncthreads();
     u32* const arrived = p.arrived + sequence * gridDim.y + blockIdx.y;
-    if (threadIdx.x == 0) memory.before = arrive(arrived);
+    if (threadIdx.x == 0) memory.before = arrive_together(arrived);
     __syncthreads();
     if (memory.before != (u32)active - 1) return false;
     if (threadIdx.x == 0) *arrived = 0;
@@ -428,15 +435,17 @@ template <class T, int D, int Waves, bool PAGED> WICK_FN void decode_attention_u
   const int first = block.begin + 8 * block.wave;
   block.fetch_keys(keys, rows, first), block.fetch_values(values, rows, first);
   block.fetch_turn_and_norms();
+  const bool takes_new = block.newest && block.wave == block.taker;
+  const T* const query_at = block.new_vector(block.head0 + block.cell, block.pair);
+  const T* const key_at = block.new_vector(p.heads + block.kv_head, block.pair);
+  const T* const value_at = block.new_vector(p.heads + p.kv_heads + block.kv_head, block.cell);
   begin_in_turn();
 
-  // The last wave is the one with the fewest keys, and takes the new one.
-  const bool takes_new = block.newest && block.wave == Waves - 1;
   typename Block::Vector query, key;
   word4 value[Block::Words];
-  block.take(query, block.cell < block.count, block.head0 + block.cell);
-  block.take(key, takes_new, p.heads + block.kv_head);
-  block.take_value(value, takes_new);
+  block.template take<32>(query, block.cell < block.count, query_at);
+  block.template take<32>(key, takes_new, key_at);
+  block.template take<64>(value, takes_new, value_at);
   if (p.q_norm) block.norm_vector(query, memory.norms[0]);
   block.turn_vector(query);
   typename Block::Weight so_far{Limits<float>::lowest(), 0};
@@ -449,7 +458,7 @@ template <class T, int D, int Waves, bool PAGED> WICK_FN void decode_attention_u
   }
   block.attend(query, keys, values, rows, so_far, sums);
   block.show(sums, so_far);
-  int laid = Waves;
+  int laid = block.taker + 1;
   if (block.active > 1) {
     block.write_part();
     if (!block.comes_last()) return;

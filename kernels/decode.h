@@ -20,6 +20,25 @@ WICK_FN int unknown(int n) {
   return n;
 }
 
+/** A pointer that is made by here: compilers would put it off past the wait for the launch before. */
+template <class A> WICK_FN A* made(A* p) {
+#ifdef WICK_NVIDIA
+  asm volatile("" : "+l"(p));
+#endif
+  return p;
+}
+
+/** `arrive` for blocks whose threads have met: what they wrote is seen by those whom the last one meets. */
+WICK_FN u32 arrive_together(u32* p) {
+#if defined(WICK_NVIDIA) && defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 700
+  u32 before;
+  asm volatile("atom.acq_rel.gpu.global.add.u32 %0, [%1], 1;" : "=r"(before) : "l"(p) : "memory");
+  return before;
+#else
+  return arrive(p);
+#endif
+}
+
 template <class T> WICK_FN float rounded(float x) { return to_compute(from_compute<T>(x)); }
 
 /** Activations of gates by number: src/backends/gpu/decode.ts lists them in this order. */
