@@ -100,15 +100,21 @@ template <class T, int D, int Waves, bool PAGED> struct NewTokenUnits {
         for (int w = 0; w < Words; w++) values[n][i][w] = load_once_if<true>(j < end, (const word4*)(at + 64 * w));
       }
   }
-  /** Cosines and sines of the new position and the norms' weights, which were written early, too. */
-  WICK_MEMBER void fetch_turn_and_norms() const {
-    ROLLED for (int t = threadIdx.x; t < D / 8; t += Threads) {
-      const T* from = (const T*)(t < D / 16 ? p.cos : p.sin) + (i64)position * (D / 2);
-      memory.turn[t] = ((const word4*)from)[t % (D / 16)];
+  /** A thread's word of the cosines and sines of the new position, which were written early, too. */
+  WICK_MEMBER word4 fetch_turn() const {
+    static_assert(D / 8 <= Threads, "a word a thread");
+    const int t = threadIdx.x, word = t % (D / 16);
+    const T* from = (const T*)(t < D / 16 ? p.cos : p.sin) + (i64)position * (D / 2);
+    return load_once_if<true>(t < D / 8, (const word4*)from + word);
+  }
+  /** That and the norms' weights, for the block. */
+  WICK_MEMBER void share_turn_and_norms(word4 turn) const {
+    if (threadIdx.x < D / 8) memory.turn[threadIdx.x] = turn;
+    if (p.q_norm) {
+      ROLLED for (int d = threadIdx.x; d < D; d += Threads) {
+        memory.norms[0][d] = p.q_norm[d], memory.norms[1][d] = p.k_norm[d];
+      }
     }
-    if (p.q_norm)
-      ROLLED for (int d = threadIdx.x; d < D; d += Threads) memory.norms[0][d] = p.q_norm[d],
-                                                            memory.norms[1][d] = p.k_norm[d];
     __syncthreads();
   }
   /** A new query, key or value from a lane's first number on. */
@@ -429,12 +435,13 @@ template <class T, int D, int Waves, bool PAGED> WICK_FN void decode_attention_u
   const Block block{p, memory};
   if (block.split >= block.active) return;
   // Keys of earlier tokens are asked for before the new query is there.
+  const word4 turn = block.fetch_turn();
   typename Block::Keys keys;
   typename Block::Values values;
   i32 rows[Block::Tiles];
   const int first = block.begin + 8 * block.wave;
   block.fetch_keys(keys, rows, first), block.fetch_values(values, rows, first);
-  block.fetch_turn_and_norms();
+  block.share_turn_and_norms(turn);
   const bool takes_new = block.newest && block.wave == block.taker;
   const T* const query_at = block.new_vector(block.head0 + block.cell, block.pair);
   const T* const key_at = block.new_vector(p.heads + block.kv_head, block.pair);
