@@ -215,7 +215,7 @@ template <class T, int D, int Waves, bool PAGED> struct NewTokenUnits {
     return {dot * unit, pair == 0 ? 1.0f : 0.0f};
   }
 
-  /** Scores of eight keys and all heads: queries are the left operand, of which no more than eight rows are anything. */
+  /** Scores of eight keys and all heads: queries are the left operand, of which eight rows at most are anything. */
   WICK_MEMBER void score_tile(float (&score)[4], const Vector& query, const Vector& key) const {
 #pragma unroll
     for (int c = 0; c < D / 32; c++) {
