@@ -184,14 +184,14 @@ const hasTiles = ({ arch }: { readonly arch: string }): boolean => hasMatrixUnit
 const unitHeads = (dim: number): number => (dim > 128 ? 4 : 8);
 /** Waves of a block: fewer where many sequences have blocks of their own. */
 const UNIT_WAVES = { whole: 8, paged: 4 } as const;
-/** Blocks on a multiprocessor, as registers allow. */
-const unitsBeside = (dim: number, cache: keyof typeof UNIT_WAVES): number => (dim === 64 ? 16 : 8) / UNIT_WAVES[cache];
+/** Blocks on a multiprocessor: eight waves have the registers that they want. */
+const unitsBeside = (cache: keyof typeof UNIT_WAVES): number => 8 / UNIT_WAVES[cache];
 const byUnits = DECODE_ATTENTION.declare({
   each: { dtype: ['f16', 'bf16'], dim: DIMS, cache: ['whole', 'paged'] },
   symbol: ({ dtype, dim, cache }) => `decode_attention_units_${cache === 'paged' ? 'paged_' : ''}${dtype}_${dim}`,
   body: ({ dtype, dim, cache }) => ({
     threads: 32 * UNIT_WAVES[cache],
-    beside: unitsBeside(dim, cache),
+    beside: unitsBeside(cache),
     params: { p: NEW_TOKEN },
     call: `decode_attention_units<${CTYPE[dtype]}, ${dim}, ${UNIT_WAVES[cache]}, ${cache === 'paged'}>`,
   }),
@@ -441,7 +441,7 @@ export class DecodeSteps {
     const [g, units] = [together(heads, kvHeads), DIMS.find((d) => d === dim)];
     if (units && this.dtype !== 'f32' && hasTiles({ arch }) && warp === 32) {
       const blocks = kvHeads * Math.ceil(heads / kvHeads / unitHeads(dim));
-      return { units, blocks, beside: unitsBeside(dim, paged ? 'paged' : 'whole') };
+      return { units, blocks, beside: unitsBeside(paged ? 'paged' : 'whole') };
     }
     // One more than work at a time would wait for all others. Those of pages take fewer registers.
     return { blocks: heads / g, beside: paged || arch.startsWith('gfx') ? 4 : g === 8 ? 2 : 3 };
