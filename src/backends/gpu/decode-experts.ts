@@ -10,9 +10,8 @@ import {
   normType,
   type NormKind,
   threadsFor,
-  TILE_NAMES,
-  tileFor,
-  TILES,
+  rowThreads,
+  TILE,
   wanted,
 } from './decode-tiles.js';
 import { addressOf, ceilDiv, type Launch, launch, packOf, type Target } from './plan.js';
@@ -95,12 +94,12 @@ const router = DECODE_EXPERTS.declare({
   }),
 });
 const chosenGate = DECODE_EXPERTS.declare({
-  each: { dtype: DECODE_TYPES, norm: NORMS, tile: TILE_NAMES },
+  each: { dtype: DECODE_TYPES, norm: NORMS },
   only: wanted,
-  symbol: ({ dtype, norm, tile }) => `decode_chosen_gate_${dtype}_${tile}${normName(norm)}`,
-  body: ({ dtype, norm, tile }) => ({
+  symbol: ({ dtype, norm }) => `decode_chosen_gate_${dtype}_${TILE.name}${normName(norm)}`,
+  body: ({ dtype, norm }) => ({
     threads: DECODE_THREADS,
-    beside: TILES[tile].beside,
+    beside: TILE.beside,
     params: {
       p: CHOICE,
       x: `const ${CTYPE[dtype]}*`,
@@ -114,7 +113,7 @@ const chosenGate = DECODE_EXPERTS.declare({
       every: 'i32',
       k: 'i32',
     },
-    call: `decode_chosen_gate<${CTYPE[dtype]}, ${normType(dtype, norm)}, ${TILES[tile].rows}, ${TILES[tile].words}>`,
+    call: `decode_chosen_gate<${CTYPE[dtype]}, ${normType(dtype, norm)}, ${TILE.rows}, ${TILE.words}>`,
   }),
 });
 const chosenSum = DECODE_EXPERTS.declare({
@@ -164,10 +163,10 @@ export function gateLaunch(
 ): Launch {
   const [, n2, k] = c.weight.layout.shape;
   const every2 = c.shared?.layout.shape[0] ?? 0;
-  const { tile, rows, threads } = tileFor(dtype, k, warp);
+  const [{ rows }, threads] = [TILE, rowThreads(dtype, k, warp)];
   const args = { ...addressesOf(c), act, n: n2 / 2, every: every2 / 2, k };
   const tiles = ceilDiv(every2, rows) + c.choice.chosen * ceilDiv(n2, rows);
-  return launch(chosenGate, { dtype, norm, tile }, tiles, threads, { ...args, ...side });
+  return launch(chosenGate, { dtype, norm }, tiles, threads, { ...args, ...side });
 }
 export function sumLaunch(dtype: DecodeType, c: Chosen, residual: number, { warp }: Target): Launch {
   const [, n, k] = c.weight.layout.shape;

@@ -11,17 +11,7 @@ import { together } from './attention-kernels.js';
 import type { GpuContext } from './context.js';
 import { type Chosen, gateLaunch, type Router, routerLaunch, sumLaunch } from './decode-experts.js';
 import { latentLaunches, type NewLatent } from './decode-latent.js';
-import {
-  BLOCK,
-  DECODE_THREADS,
-  NORMS,
-  normName,
-  normType,
-  TILE_NAMES,
-  tileFor,
-  TILES,
-  wanted,
-} from './decode-tiles.js';
+import { BLOCK, DECODE_THREADS, NORMS, normName, normType, rowThreads, TILE, wanted } from './decode-tiles.js';
 import type { GpuBackend, Replay } from './gpu.js';
 import { hasMatrixUnits } from './matmul.js';
 import { addressOf, type Launch, launch } from './plan.js';
@@ -77,14 +67,14 @@ const join = DECODE.declare({
 /** A product, or a gate. */
 const floatRows = (kind: 'product' | 'gate') =>
   DECODE.declare({
-    each: { dtype: DECODE_TYPES, norm: NORMS, tile: TILE_NAMES },
+    each: { dtype: DECODE_TYPES, norm: NORMS },
     only: wanted,
-    symbol: ({ dtype, norm, tile }) => `decode_${kind}_${dtype}_${tile}${normName(norm)}`,
-    body: ({ dtype, norm, tile }) => {
+    symbol: ({ dtype, norm }) => `decode_${kind}_${dtype}_${TILE.name}${normName(norm)}`,
+    body: ({ dtype, norm }) => {
       const [T, N] = [CTYPE[dtype], normType(dtype, norm)];
       return {
         threads: DECODE_THREADS,
-        beside: TILES[tile].beside,
+        beside: TILE.beside,
         params: {
           x: `const ${T}*`,
           norm: `const ${N}*`,
@@ -98,7 +88,7 @@ const floatRows = (kind: 'product' | 'gate') =>
           n: 'i32',
           k: 'i32',
         },
-        call: `decode_rows<${T}, ${N}, ${TILES[tile].rows}, ${TILES[tile].words}, ${kind === 'gate'}>`,
+        call: `decode_rows<${T}, ${N}, ${TILE.rows}, ${TILE.words}, ${kind === 'gate'}>`,
       };
     },
   });
@@ -414,14 +404,14 @@ export class DecodeSteps {
   }
   #rows(kind: keyof typeof ROWS, p: Product, n: number, activation?: string): void {
     const [all, k] = p.weight.layout.shape;
-    const { tile, rows, threads } = tileFor(this.dtype, k, this.#gpu.device.info.warp);
+    const threads = rowThreads(this.dtype, k, this.#gpu.device.info.warp);
     const { kind: norm, ...side } = this.#norm(p.norm);
     const args = {
       ...side,
       ...{ x: addressOf(p.x), w: addressOf(p.weight), bias: addressOr0(p.bias), residual: addressOr0(p.residual) },
       ...{ out: addressOf(p.out), best: addressOr0(p.best), act: gateNumber(activation ?? 'silu'), n, k },
     };
-    this.#run(launch(ROWS[kind], { dtype: this.#type, norm, tile }, Math.ceil(all / rows), threads, args));
+    this.#run(launch(ROWS[kind], { dtype: this.#type, norm }, Math.ceil(all / TILE.rows), threads, args));
   }
   /** A router's logits of a vector, from which the two that follow choose. */
   router(r: Router): void {
