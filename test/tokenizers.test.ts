@@ -215,6 +215,48 @@ test('what is not known is refused by its name', () => {
     UnsupportedError,
   );
 });
+test('fields of another kind are refused in a sentence', () => {
+  const model = { type: 'WordLevel', vocab: { a: 0 }, unk_token: 'a' };
+  const around = (ids: unknown) => ({
+    type: 'TemplateProcessing',
+    single: [{ SpecialToken: { id: 'a', type_id: 0 } }],
+    pair: [],
+    special_tokens: { a: { id: 'a', ids, tokens: ['a'] } },
+  });
+  const rows: [json: Record<string, unknown>, message: RegExp][] = [
+    [{ model, added_tokens: 7 }, /added tokens are 7/],
+    [{ model, added_tokens: [null] }, /added token null has no text/],
+    [{ model, added_tokens: [{ id: 1, content: 5 }] }, /has no text/],
+    [{ model, added_tokens: [{ id: -1, content: 'b' }] }, /added token "b" has the number -1/],
+    [{ model, post_processor: around(3) }, /single has/],
+    [{ model, post_processor: { ...around([0]), single: [null] } }, /single has/],
+    [{ model: { type: 'Unigram', unk_id: 0, vocab: [['a', 0], null] } }, /null is not a token and its score/],
+    [{ model: { type: 'Unigram', unk_id: 0, vocab: [[5, 0]] } }, /\[5,0\] is not a token and its score/],
+  ];
+  for (const [json, message] of rows) assert.throws(() => tokenizerFromJson(json), { name: 'FormatError', message });
+});
+
+test('a chat template runs within bounds', () => {
+  const rows: [template: string, message: RegExp][] = [
+    ['{% for i in range(10000) %}{% for j in range(10000) %}{% endfor %}{% endfor %}', /takes over \d+ steps/],
+    ['{% macro f(n) %}{% if n > 0 %}{{ f(n-1) }}{{ f(n-1) }}{% endif %}{% endmacro %}{{ f(60) }}', /takes over/],
+    [
+      '{% set ns = namespace(x=[1]) %}{% for i in range(60) %}{% set ns.x = ns.x + ns.x %}{% endfor %}',
+      /value of 2097152/,
+    ],
+    ['{% set ns = namespace(s="aa") %}{% for i in range(60) %}{% set ns.s = ns.s + ns.s %}{% endfor %}', /a value of/],
+    ['{{ range(1000000000)|length }}', /range makes 1000000000 numbers/],
+  ];
+  for (const [template, message] of rows)
+    assert.throws(() => new ChatTemplates(new Map([['default', template]])).render([{ role: 'user', content: 'x' }]), {
+      name: 'FormatError',
+      message,
+    });
+  const long = Array.from({ length: 2000 }, () => ({ role: 'user', content: 'word '.repeat(400) }));
+  const plain = '{% for m in messages %}{{ m.role }}: {{ m.content | trim }}\n{% endfor %}';
+  assert.ok(new ChatTemplates(new Map([['default', plain]])).render(long).length > 3e6);
+});
+
 test('regular expressions of tokenizer files: possessive, atomic, intersections, \\G, case', () => {
   const all = (pattern: string, text: string): string[] =>
     [...finder(pattern)(text)].map((m) => text.slice(m.start, m.end));

@@ -71,6 +71,9 @@ function strftime(date: Date, format: string): string {
   });
 }
 
+/** How far a template may go: some hundred times what long chats with many tools take. */
+const [MOST_STEPS, MOST_CHARACTERS, MOST_ELEMENTS] = [2 ** 21, 2 ** 24, 2 ** 20];
+const BOUNDED = '; it runs within bounds, since it came with the model';
 /** What every template may use; the library's own set would not let the time be given. */
 const GLOBALS = {
   true: true,
@@ -81,9 +84,42 @@ const GLOBALS = {
   None: null,
   range: (start: number, stop?: number, step = 1): number[] => {
     const [from, to] = stop === undefined ? [0, start] : [start, stop];
-    return Array.from({ length: Math.max(0, Math.ceil((to - from) / step)) }, (_, i) => from + i * step);
+    const length = Math.max(0, Math.ceil((to - from) / step));
+    if (!(length <= MOST_ELEMENTS)) throw new FormatError(`chat template: range makes ${length} numbers${BOUNDED}`);
+    return Array.from({ length }, (_, i) => from + i * step);
   },
 };
+
+/** The library's interpreter as it is used here; its own types do not resolve from ES modules. */
+interface Evaluates {
+  evaluate(statement: Statement | undefined, environment: unknown): { readonly value?: unknown };
+  run(program: unknown): { readonly value?: unknown };
+}
+interface Statement {
+  readonly type: string;
+  /** What a loop runs over. */
+  readonly iterable?: Statement;
+}
+const Plain = Interpreter as unknown as new (environment: Environment) => Evaluates;
+/** Runs a template within bounds: what came with a model must not keep the process busy or fill its memory. */
+class BoundedInterpreter extends Plain {
+  #steps = 0;
+  readonly #loopedOver = new WeakSet<Statement>();
+  override evaluate(statement: Statement | undefined, environment: unknown): { readonly value?: unknown } {
+    if (statement?.iterable) this.#loopedOver.add(statement.iterable);
+    const result = super.evaluate(statement, environment);
+    const { value } = result;
+    const characters = typeof value === 'string' ? value.length : 0;
+    const elements = Array.isArray(value) ? value.length : 0;
+    if (characters > MOST_CHARACTERS || elements > MOST_ELEMENTS)
+      throw new FormatError(`chat template: it makes a value of ${characters + elements} parts${BOUNDED}`);
+    // A turn of a loop makes an environment and what `loop` tells: some sixteen times the work of a value.
+    const turns = statement && this.#loopedOver.has(statement) ? elements : 0;
+    this.#steps += 1 + 16 * turns + characters / 1024;
+    if (this.#steps > MOST_STEPS) throw new FormatError(`chat template: it takes over ${MOST_STEPS} steps${BOUNDED}`);
+    return result;
+  }
+}
 
 /** A model's chat templates: they write a list of messages out as the prompt it was trained on. */
 export class ChatTemplates {
@@ -179,9 +215,9 @@ export class ChatTemplates {
         ...options.variables,
       };
       for (const [name, value] of Object.entries(names)) environment.set(name, value);
-      text = (new Interpreter(environment).run(compiled.parsed) as { value: string }).value;
+      text = new BoundedInterpreter(environment).run(compiled.parsed).value as string;
     } catch (cause) {
-      if (cause instanceof ArgumentError) throw cause;
+      if (cause instanceof ArgumentError || cause instanceof FormatError) throw cause;
       throw new FormatError(`chat template: ${(cause as Error).message}`, { cause });
     }
     return continueFinalMessage ? leftOpen(text, messages) : text;

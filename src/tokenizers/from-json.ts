@@ -34,6 +34,14 @@ function mergeOf(merge: unknown, where: string): readonly [string, string] {
   return [String(parts[0]), String(parts[1])];
 }
 
+function scoredOf(entry: unknown, where: string): readonly [string, number] {
+  const [token, score] = Array.isArray(entry) ? entry : [];
+  if (typeof token !== 'string' || typeof score !== 'number')
+    throw new FormatError(`${where}: ${shortly(entry)} is not a token and its score`);
+  return [token, score];
+}
+const shortly = (json: unknown): string => `${JSON.stringify(json)}`.slice(0, 80);
+
 const MODELS: Readonly<Record<string, Kind<TokenModel>>> = {
   BPE: {
     keys: [
@@ -67,7 +75,7 @@ const MODELS: Readonly<Record<string, Kind<TokenModel>>> = {
   Unigram: {
     keys: ['unk_id', 'vocab', 'byte_fallback'],
     make: (c) => {
-      const entries = c.list('vocab') as [string, number][];
+      const entries = c.list('vocab').map((entry) => scoredOf(entry, c.where));
       const vocabulary = Vocabulary.of(entries.map(([token], id) => [token, id] as const));
       const bytes = c.flag('byte_fallback', false) ? vocabulary.byteIds() : undefined;
       return new Unigram(vocabulary, {
@@ -119,15 +127,29 @@ interface JsonToken {
   readonly lstrip?: boolean;
   readonly rstrip?: boolean;
 }
-const addedToken = (t: JsonToken, vocabulary: Vocabulary): AddedToken => ({
-  id: vocabulary.id(t.content) ?? t.id,
-  content: t.content,
-  special: t.special ?? false,
-  normalized: t.normalized ?? !(t.special ?? false),
-  singleWord: t.single_word ?? false,
-  lstrip: t.lstrip ?? false,
-  rstrip: t.rstrip ?? false,
-});
+function addedToken(t: JsonToken, vocabulary: Vocabulary): AddedToken {
+  const id = vocabulary.id(t.content) ?? t.id;
+  if (!Number.isSafeInteger(id) || id < 0)
+    throw new FormatError(`tokenizer.json: the added token ${shortly(t.content)} has the number ${shortly(id)}`);
+  return {
+    id,
+    content: t.content,
+    special: t.special ?? false,
+    normalized: t.normalized ?? !(t.special ?? false),
+    singleWord: t.single_word ?? false,
+    lstrip: t.lstrip ?? false,
+    rstrip: t.rstrip ?? false,
+  };
+}
+/** A list of added tokens, or an object of them by their numbers. */
+function addedIn(json: unknown): JsonToken[] {
+  if (json === null || typeof json !== 'object')
+    throw new FormatError(`tokenizer.json: the added tokens are ${shortly(json)}`);
+  const tokens = Array.isArray(json) ? json : Object.entries(json).map(([id, t]) => ({ ...t, id: Number(id) }));
+  const odd = tokens.findIndex((t) => typeof t?.content !== 'string');
+  if (odd >= 0) throw new FormatError(`tokenizer.json: the added token ${shortly(tokens[odd])} has no text`);
+  return tokens;
+}
 
 const ROLES = ['bos', 'eos', 'unk', 'sep', 'pad', 'cls', 'mask'] as const;
 /** Tokens by role: a text, or an object with the text inside. */
@@ -157,9 +179,9 @@ export function tokenizerFromJson(json: Json, config: Json = {}, chatTemplates?:
     throw new FormatError('tokenizer.json: there is no model in it');
   const model = modelOf(json.model);
   const added = new Map<string, AddedToken>();
-  for (const t of (json.added_tokens ?? []) as JsonToken[]) added.set(t.content, addedToken(t, model.vocabulary));
-  for (const [id, t] of Object.entries((config.added_tokens_decoder ?? {}) as Record<string, JsonToken>))
-    if (!added.has(t.content)) added.set(t.content, addedToken({ ...t, id: Number(id) }, model.vocabulary));
+  for (const t of addedIn(json.added_tokens ?? [])) added.set(t.content, addedToken(t, model.vocabulary));
+  for (const t of addedIn(config.added_tokens_decoder ?? []))
+    if (!added.has(t.content)) added.set(t.content, addedToken(t, model.vocabulary));
   const roles = rolesOf(config);
   return new Tokenizer({
     model,

@@ -50,11 +50,13 @@ interface TemplatePiece {
 }
 function template(c: Component, key: string): Template {
   const special = (c.value('special_tokens') ?? {}) as Record<string, { ids?: number[] } | undefined>;
-  return (c.list(key) as TemplatePiece[]).map((piece) => {
+  return (c.list(key) as (TemplatePiece | null)[]).map((given) => {
+    const piece = given ?? {};
     const sequence = piece.Sequence;
     if (sequence && (sequence.id === 'A' || sequence.id === 'B')) return { part: sequence.id, type: sequence.type_id };
     const ids = piece.SpecialToken && special[piece.SpecialToken.id]?.ids;
-    if (!piece.SpecialToken || !ids) throw new FormatError(`${c.where}: ${key} has ${JSON.stringify(piece)}`);
+    if (!piece.SpecialToken || !Array.isArray(ids) || !ids.every(Number.isSafeInteger))
+      throw new FormatError(`${c.where}: ${key} has ${JSON.stringify(piece)}`);
     return { part: ids, type: piece.SpecialToken.type_id };
   });
 }
