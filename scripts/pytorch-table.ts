@@ -325,6 +325,14 @@ const DIFFERENT: Readonly<Record<string, string>> = {
   'relu, max, min, amax, argmax of NaN':
     'NaN is passed over in f32 and f64, and relu of NaN is 0, by the rule of Candle',
   'max(dim), min(dim)': 'values alone; elements that tie share the gradient, as of amax, where PyTorch gives it to one',
+  'x.sum(0), x.softmax(-1) of a single number':
+    'refused: a tensor without dimensions has none to name; `x.sum()`, or `x.unsqueeze(0)` first',
+  'expand(-1, 4)': 'every size is given: `x.broadcastTo([x.dim(0), 4])`',
+  'int(), byte() of numbers out of range': 'casts saturate, and NaN is 0; PyTorch leaves it to the processor',
+  'x // 0, x / 0 of integers': '0, on every device; PyTorch raises an error on the CPU',
+  'multinomial without replacement': 'more draws than weights above 0 are refused; PyTorch draws those of weight 0',
+  'det of a singular matrix': 'its gradient is refused, since it is made of the inverse; PyTorch has one',
+  'tensors sent to worker threads': 'their numbers travel: post `await x.data()` and make a tensor of it there',
   hardtanh: 'the gradient at the bounds is 1, as of clamp; PyTorch has 0 for hardtanh and 1 for clamp',
   'scaled_dot_product_attention, is_causal':
     'the last query sees the last key, also where there are fewer queries than keys, as decoding with a cache needs; ' +

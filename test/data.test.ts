@@ -104,6 +104,20 @@ test('rows of tensors are gathered at once, through subsets and splits', async (
   assert.throws(() => Dataset.fromTensors({ x: arange(3), y: arange(4) }), /y \[4\] has not as many rows as x \[3\]/);
 });
 
+test('a collate function gives tensors, or is told what it may give', async () => {
+  const ragged = Dataset.of([{ x: [1] }, { x: [1, 2] }]);
+  const padded = new DataLoader(ragged, {
+    batch: 2,
+    collate: (samples) => ({ x: Tensor.from(samples.map(({ x }) => [...(x as number[]), 0].slice(0, 2))) }),
+  });
+  assert.deepEqual((await all(padded))[0].x.toArray(), [
+    [1, 0],
+    [1, 2],
+  ]);
+  const odd = new DataLoader(ragged, { batch: 2, collate: () => ({ x: new Float32Array(2) as never }) });
+  await assert.rejects(all(odd), /collate: x is none of tensors, blocks of elements/);
+});
+
 test('samples that do not fit together are refused by name; a failing sample fails its batch', async () => {
   const ragged = new DataLoader(Dataset.of([{ x: [1] }, { x: [1, 2] }]), { batch: 2 });
   await assert.rejects(all(ragged), /collate: x is f32 \[1\] in the first sample of a batch and f32 \[2\] in sample 1/);

@@ -17,6 +17,8 @@ export interface Packed {
 }
 /** A batch before it is on a device. */
 export type PackedBatch = Record<string, Packed | string[]>;
+/** What a collate function gives: blocks of elements, strings, or tensors as they are. */
+export type CollatedBatch = Record<string, Packed | string[] | Tensor>;
 
 const TYPED: readonly (readonly [unknown, DType])[] = [
   [Uint8Array, 'u8'],
@@ -97,10 +99,13 @@ function asWhole(name: string, v: number | bigint, dtype: DType): bigint {
 }
 
 /** A packed batch as tensors on a device. */
-export const unpack = (batch: PackedBatch, device: Device): Batch =>
-  Object.fromEntries(
-    Object.entries(batch).map(([name, v]) => [
-      name,
-      Array.isArray(v) ? v : Tensor.fromBytes(v.bytes, v.shape, v.dtype, device),
-    ]),
-  ) as Batch;
+export const unpack = (batch: CollatedBatch, device: Device): Batch =>
+  Object.fromEntries(Object.entries(batch).map(([name, v]) => [name, unpacked(name, v, device)])) as Batch;
+
+function unpacked(name: string, v: CollatedBatch[string], device: Device): Tensor | string[] {
+  if (Array.isArray(v)) return v;
+  if (v instanceof Tensor) return v.to(device);
+  if (!(v?.bytes instanceof Uint8Array))
+    throw new DTypeError(`collate: ${name} is none of tensors, blocks of elements as pack() makes them, and strings`);
+  return Tensor.fromBytes(v.bytes, v.shape, v.dtype, device);
+}

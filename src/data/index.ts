@@ -1,7 +1,7 @@
 // wick/data: datasets, loaders, readers of files.
 import '../tensor/methods.js';
 
-export { pack, type Packed, type PackedBatch, unpack } from './collate.js';
+export { type CollatedBatch, pack, type Packed, type PackedBatch, unpack } from './collate.js';
 export { CsvDataset, type CsvOptions, parseCsv, readCsv } from './csv.js';
 export {
   type Batch,

@@ -3,7 +3,7 @@ import { ArgumentError } from '../base/errors.js';
 import { requireOptions } from '../ops/kernel-row.js';
 import { Device } from '../tensor/device.js';
 import type { Tensor } from '../tensor/tensor.js';
-import { pack, type PackedBatch, unpack } from './collate.js';
+import { type CollatedBatch, pack, unpack } from './collate.js';
 import type { BatchOf, Sample, Samples } from './dataset.js';
 import { permutation } from './shuffle.js';
 import { WorkerPool } from './workers.js';
@@ -22,8 +22,8 @@ export interface LoaderOptions<S extends Sample = Sample> {
   readonly device?: Device | string;
   /** How many batches are made ready ahead; default 2. */
   readonly prefetch?: number;
-  /** Samples to what is packed, where they have not one shape: pad them here. */
-  readonly collate?: (samples: readonly S[]) => PackedBatch;
+  /** Samples to a batch of tensors, where they have not one shape: pad them here. */
+  readonly collate?: (samples: readonly S[]) => CollatedBatch;
   /** The last touch, on the device: scales pictures, adds noise. */
   readonly transform?: (batch: BatchOf<S>) => BatchOf<S>;
 }
