@@ -76,6 +76,7 @@ test('optimizers refuse options that cannot be meant, and results of ops', () =>
     [() => new nn.Adam([leaf], { beta1: 1.5 }), /Adam: beta1 1.5 is not a number from 0 to below 1/],
     [() => new nn.AdamW([{ params: [leaf], beta2: 1 }]), /beta2 1 /],
     [() => new nn.AdamW([leaf], { weightDecay: NaN }), /weightDecay NaN/],
+    [() => new nn.EMA([leaf] as never), /EMA: takes a module/],
     [() => new nn.SGD([leaf.mul(2)]), /SGD: a parameter is the result of an op/],
   ];
   for (const [f, says] of refused) assert.throws(f, says);

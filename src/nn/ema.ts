@@ -38,6 +38,8 @@ export class EMA {
   readonly #average: ReadonlyMap<string, Tensor>;
   readonly #trained: ReadonlySet<string>;
   constructor(module: Module, options: EmaOptions = {}) {
+    if (typeof (module as Partial<Module>)?.namedParameters !== 'function')
+      throw new ArgumentError('EMA: takes a module, whose weights it averages by name, not a list of tensors');
     requireOptions('EMA', options, ['decay', 'warmup']);
     const { decay = 0.999, warmup = false } = options;
     if (!(decay >= 0 && decay < 1)) throw new ArgumentError(`EMA: decay ${decay} is not in [0, 1)`);
