@@ -13,9 +13,9 @@ WICK_FN void decode_weights(const T* x, const N* norm, float eps, const u8* w, c
   DYNAMIC_SHARED(u8, shared);
   constexpr u32 MOST_WAVES = 512 / WICK_WAVE;
   __shared__ float squares[MOST_WAVES];
-  Rounded64* const mine = (Rounded64*)shared;
+  Rounded64* const mine = kept_shared((Rounded64*)shared);
   const i64 count = Gate ? 2 * rows : rows;
-  const Rows all = {w, count, row_bytes, Gate ? 1 : R, Gate ? rows : 1, w + count * row_bytes};
+  const Rows all = {w, count, row_bytes, Gate ? 1 : R, Gate ? rows : 1};
   typedef WeightStream<Q, R, 1, STAGES> Stream;
   typedef typename Stream::Form Form;
   const Stream stream(all, n, Gate ? rows : (rows + R - 1) / R, shared + record_bytes<Form>(n));

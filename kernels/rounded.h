@@ -179,6 +179,19 @@ template <int Above> WICK_FN Rounded32 load_rounded(const Rounded64* records, in
   return v;
 }
 
+/** Whether bytes of weights may be 128 and more where they have no sign. */
+#if defined(WICK_NVIDIA)
+constexpr bool WHOLE_BYTES = true;
+WICK_FN i32 dp4a_unsigned(u32 a, i32 b, i32 c) {
+  i32 r;
+  asm("dp4a.u32.s32 %0, %1, %2, %3;" : "=r"(r) : "r"(a), "r"(b), "r"(c));
+  return r;
+}
+#else
+constexpr bool WHOLE_BYTES = false;
+WICK_FN i32 dp4a_unsigned(u32 a, i32 b, i32 c) { return dp4a((i32)a, b, c); }
+#endif
+
 /** acc plus the product of 32 weights with 32 activations. */
 template <class Q> WICK_FN float dot_rounded(const Chunk<Q>& w, const Rounded32& v, float acc) {
   constexpr int Each = 8 / Q::halves;
@@ -187,7 +200,8 @@ template <class Q> WICK_FN float dot_rounded(const Chunk<Q>& w, const Rounded32&
   for (int h = 0; h < Q::halves; h++) {
     int whole = v.less[h];
 #pragma unroll
-    for (int k = Each * h; k < Each * (h + 1); k++) whole = dp4a(w.v[k], (i32)v.u[k], whole);
+    for (int k = Each * h; k < Each * (h + 1); k++)
+      whole = same<Q, Q4_K> ? dp4a_unsigned((u32)w.v[k], (i32)v.u[k], whole) : dp4a(w.v[k], (i32)v.u[k], whole);
     scaled = fmaf(w.d[h], (float)whole, scaled);
   }
   acc = fmaf(v.scale, scaled, acc);

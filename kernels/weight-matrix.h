@@ -29,15 +29,6 @@ WICK_FN u32 take_bits(u32 v, u32 mask, u32 more) {
   return (v & mask) | more;
 #endif
 }
-/** d times byte i of a word. */
-WICK_FN float times_byte(float d, u32 w, int i) {
-#if defined(WICK_NVIDIA)
-  // 2^23 and the byte is a float whose last bits are the byte.
-  return fmaf(d, bits_as<float>(__byte_perm(w, 0x4b000000u, 0x7440 | i)), -8388608.0f * d);
-#else
-  return d * (float)(w >> 8 * i & 255);
-#endif
-}
 /** 64 and whole numbers up to 63 are added by writing bits side by side. */
 template <class T> constexpr u32 SIXTY_FOUR = same<T, half> ? 0x54005400u : 0x42804280u;
 template <class T> constexpr u32 NINETY_SIX = same<T, half> ? 0x56005600u : 0x42c042c0u;

@@ -8,12 +8,19 @@
 #include "matrix.h"
 #include "weight-units.h"
 
+/** An address in shared memory that stays in a register: compilers would ask for it anew before every use. */
+template <class P> WICK_FN P* kept_shared(P* p) {
+#if defined(MATRIX_MMA)
+  asm volatile("" : "+l"(p));
+  __builtin_assume(__isShared(p));
+#endif
+  return p;
+}
+
 /** Where rows lie: set s has the rows s * each + r * apart, r below R, as far as they are below `count`. */
 struct Rows {
   const u8* w;
   i64 count, bytes, each, apart;
-  /** The end of what may be read. */
-  const u8* end;
 };
 
 /**
@@ -50,25 +57,21 @@ template <class Q, int R, int M, int STAGES> struct WeightStream {
     sets = (int)count;
     stride = (int)gridDim.x * groups;
     passes = (sets + stride - 1) / stride;
-    ring = shared + group * (STAGES * R * Tile);
+    ring = kept_shared(shared + group * (STAGES * R * Tile));
     jump = stride * rows.each * rows.bytes - (i64)(tiles - 1) * SpanBytes;
   }
   /** Bytes that an address is past a multiple of 16. */
   static WICK_MEMBER int skew_of(u64 at) { return Even ? 0 : (int)at & 15; }
-  /** Begins to copy the next tile to a slot of the ring, in whole words of 16 bytes. */
-  WICK_MEMBER void fetch(const u8* from, int bytes, int slot) const {
+  /** Begins to copy a tile of set `which` to a slot of the ring, in whole words of 16 bytes. */
+  WICK_MEMBER void fetch(const u8* from, int which, int bytes, int slot) const {
 #pragma unroll
     for (int r = 0; r < R; r++) {
+      if (R > 1 && which * (int)rows.each + r * (int)rows.apart >= (int)rows.count) break;
       const u8* p = from + r * rows.apart * rows.bytes;
       const int skew = skew_of((u64)p);
-      p += 16 * lane - skew;
-      int have = ((skew + bytes + 15) & ~15) - 16 * lane;
-#if defined(WICK_NVIDIA)
       // Memory is handed out in multiples of 16 bytes, so what lies behind the last row may be read.
-      if (R > 1 && p >= rows.end) have = 0;
-#else
-      have = rows.end - p < have ? (int)(rows.end - p) : have;
-#endif
+      const int have = skew + bytes - 16 * lane;
+      p += 16 * lane - skew;
       u8* to = ring + (slot * R + r) * Tile + 16 * lane;
 #pragma unroll
       for (int i = 0; i < Pieces; i++)
@@ -108,7 +111,7 @@ template <class Q, int R, int M, int STAGES> struct WeightStream {
     int ahead = set, tile = 0, rest = (int)rows.bytes;
     const u8* from = rows.w + set * rows.each * rows.bytes;
     auto next = [&](int slot) {
-      if (ahead < sets) fetch(from, rest < SpanBytes ? rest : SpanBytes, slot);
+      if (ahead < sets) fetch(from, ahead, rest < SpanBytes ? rest : SpanBytes, slot);
       async_commit();
       const bool last = ++tile == tiles;
       from += last ? jump : SpanBytes;

@@ -13,6 +13,23 @@ WICK_FN u32 funnel(u32 low, u32 high, u32 shift) {
   return (u32)(((u64)high << 32 | low) >> shift);
 #endif
 }
+/** d times byte i of a word. */
+WICK_FN float times_byte(float d, u32 w, int i) {
+#if defined(WICK_NVIDIA)
+  // 2^23 and the byte is a float whose last bits are the byte.
+  return fmaf(d, bits_as<float>(__byte_perm(w, 0x4b000000u, 0x7440 | i)), -8388608.0f * d);
+#else
+  return d * (float)(w >> 8 * i & 255);
+#endif
+}
+/** d times the signed byte i of a word. */
+WICK_FN float times_signed_byte(float d, u32 w, int i) {
+#if defined(WICK_NVIDIA)
+  return d * (bits_as<float>(__byte_perm(w ^ 0x80808080u, 0x4b000000u, 0x7440 | i)) - 8388736.0f);
+#else
+  return d * (float)(i8)(w >> 8 * i);
+#endif
+}
 /** N words from any byte of shared memory on; the word after the last is read too. */
 template <int N> WICK_FN void words_at(const u8* p, u32 (&w)[N]) {
   const u32 skew = (u32)(u64)p & 3;
@@ -52,41 +69,6 @@ template <class Q> struct UnitInPlace : PlainUnit {
   }
   template <int j> WICK_MEMBER Chunk<Q> chunk() const { return load_chunk<Q>(row, first + j); }
 };
-/** Two small blocks, a chunk each, which may begin at any byte: a scale, and words of values at the end. */
-template <class Q> struct UnitOfTwo : PlainUnit {
-  static constexpr int chunks = 2, Bytes = sizeof(typename Q::Block);
-  static constexpr int Words = same<Q, Q8_0> ? 8 : 4;
-  const u8* unit;
-  WICK_MEMBER void load(const u8* tile, int lane) { unit = tile + lane * 2 * Bytes; }
-  template <int j> WICK_MEMBER Chunk<Q> chunk() const {
-    const u8* p = unit + j * Bytes;
-    u32 w[Words];
-    words_at(p + (Bytes - 4 * Words), w);
-    Chunk<Q> out;
-    if constexpr (Words == 8) {
-#pragma unroll
-      for (int k = 0; k < 8; k++) out.v[k] = (int)w[k];
-    } else {
-#pragma unroll
-      for (int k = 0; k < 4; k++) {
-        u32 low = w[k] & 0x0f0f0f0fu, high = w[k] >> 4 & 0x0f0f0f0fu;
-        if constexpr (same<Q, IQ4_NL>) iq4_levels(w[k], low, high);
-        if constexpr (same<Q, MXFP4>) fp4_levels(w[k], low, high);
-        out.v[k] = (int)low, out.v[k + 4] = (int)high;
-      }
-    }
-    if constexpr (same<Q, Q5_0>) {
-      u32 fifth[1];
-      words_at(p + 2, fifth);
-#pragma unroll
-      for (int k = 0; k < 8; k++) out.v[k] |= (int)spread(fifth[0] >> 4 * k, 4);
-    }
-    if constexpr (same<Q, MXFP4>) out.d[0] = mxfp4_scale(*p);
-    else out.d[0] = half_value(*(const u16*)p);
-    out.m[0] = same<Q, Q4_0> ? 8 * out.d[0] : Q::bias * out.d[0];
-    return out;
-  }
-};
 /** Four-bit floats as words of nibbles, for a product with paired activations. */
 struct Fp4Chunk {
   u32 w[4];
@@ -121,30 +103,65 @@ WICK_FN float dot_rounded(const Fp4Chunk& w, const Rounded32& v, float acc) {
   }
   return fmaf(v.scale * w.d, (float)(more - less), acc);
 }
-/** Four blocks: 17 words from any byte on, of which no two lanes read one bank. */
-struct UnitOfFp4 {
-  static constexpr int chunks = 4, above = 0, Bytes = sizeof(MXFP4::Block);
-  static constexpr bool paired = true;
-  u32 w[Bytes];
+/** What words of small blocks hold from byte `At` on. */
+template <int At, int N> WICK_FN u32 word_from(const u32 (&w)[N]) {
+  if constexpr (At % 4 == 0) return w[At / 4];
+  else return funnel(w[At / 4], w[At / 4 + 1], 8 * (At % 4));
+}
+/**
+ * Small blocks, a chunk each, which may begin at any byte: a scale, and words of values at the end. No two lanes read
+ * one bank where the words of a lane are an odd number.
+ */
+template <class Q, int Count> struct UnitOfBlocks {
+  static constexpr int chunks = Count, above = 0, Bytes = sizeof(typename Q::Block);
+  static constexpr bool paired = same<Q, MXFP4> && Count == 4;
+  static constexpr int Words = same<Q, Q8_0> ? 8 : 4, All = (Count * Bytes + 3) / 4;
+  u32 w[All];
   WICK_MEMBER void load(const u8* tile, int lane) {
-    const u8* const unit = tile + lane * chunks * Bytes;
-    if ((u32)(u64)tile & 3) return words_at(unit, w);
+    const u8* const unit = tile + lane * Count * Bytes;
+    if (Count * Bytes % 4 || (u32)(u64)tile & 3) return words_at(unit, w);
 #pragma unroll
-    for (int i = 0; i < Bytes; i++) w[i] = ((const u32*)unit)[i];
+    for (int i = 0; i < All; i++) w[i] = ((const u32*)unit)[i];
   }
-  template <int j> WICK_MEMBER Fp4Chunk chunk() const {
-    constexpr int Word = Bytes * j / 4, Shift = 8 * (Bytes * j % 4);
-    Fp4Chunk out;
+  template <int j> WICK_MEMBER float scale() const {
+    const u32 bits = w[Bytes * j / 4] >> 8 * (Bytes * j % 4);
+    return same<Q, MXFP4> ? mxfp4_scale((u8)bits) : half_value((u16)bits);
+  }
+  template <int j> WICK_MEMBER auto chunk() const {
+    constexpr int From = Bytes * (j + 1) - 4 * Words;
+    u32 words[8] = {word_from<From>(w), word_from<From + 4>(w), word_from<From + 8>(w), word_from<From + 12>(w)};
+    if constexpr (paired) {
+      return Fp4Chunk{{words[0], words[1], words[2], words[3]}, scale<j>()};
+    } else {
+      Chunk<Q> out;
+      if constexpr (Words == 8) {
+        words[4] = word_from<From + 16>(w), words[5] = word_from<From + 20>(w);
+        words[6] = word_from<From + 24>(w), words[7] = word_from<From + 28>(w);
+      } else {
 #pragma unroll
-    for (int k = 0; k < 4; k++)
-      out.w[k] = Shift == 24 ? w[Word + k + 1] : funnel(w[Word + k], w[Word + k + 1], (Shift + 8) % 32);
-    out.d = mxfp4_scale((u8)(w[Word] >> Shift));
-    return out;
+        for (int k = 0; k < 4; k++) {
+          u32 low = words[k] & 0x0f0f0f0fu, high = words[k] >> 4 & 0x0f0f0f0fu;
+          if constexpr (same<Q, IQ4_NL>) iq4_levels(words[k], low, high);
+          if constexpr (same<Q, MXFP4>) fp4_levels(words[k], low, high);
+          words[k] = low, words[k + 4] = high;
+        }
+      }
+#pragma unroll
+      for (int k = 0; k < 8; k++) {
+        if constexpr (same<Q, Q5_0>) words[k] |= spread(word_from<Bytes * j + 2>(w) >> 4 * k, 4);
+        out.v[k] = (int)words[k];
+      }
+      out.d[0] = scale<j>();
+      out.m[0] = same<Q, Q4_0> ? 8 * out.d[0] : Q::bias * out.d[0];
+      return out;
+    }
   }
 };
 /** Two chunks of a block whose scales and minima have six bits each. */
 template <class Q> struct UnitOfSixBits : PlainUnit {
   static constexpr int chunks = 2;
+  /** Values of the second chunk stay where they are, as 16 times what they are. */
+  static constexpr bool Tall = same<Q, Q4_K> && WHOLE_BYTES;
   const typename Q::Block* block;
   int pair;
   /** Of both chunks, in the lowest bytes. */
@@ -167,15 +184,14 @@ template <class Q> struct UnitOfSixBits : PlainUnit {
   template <int j> WICK_MEMBER Chunk<Q> chunk() const {
     Chunk<Q> out;
 #pragma unroll
-    for (int k = 0; k < 8; k++) out.v[k] = (int)(low[k] >> 4 * j & 0x0f0f0f0fu);
+    for (int k = 0; k < 8; k++) out.v[k] = (int)(Tall && j ? low[k] & 0xf0f0f0f0u : low[k] >> 4 * j & 0x0f0f0f0fu);
     if constexpr (same<Q, Q5_K>) {
       u32 fifth[8];
       read_words(block->qh, fifth);
 #pragma unroll
       for (int k = 0; k < 8; k++) out.v[k] |= (int)((fifth[k] >> (2 * pair + j) & 0x01010101u) << 4);
     }
-    out.d[0] = d * (float)(scales >> 8 * j & 255);
-    out.m[0] = m * (float)(minima >> 8 * j & 255);
+    out.d[0] = times_byte(Tall && j ? d / 16 : d, scales, j), out.m[0] = times_byte(m, minima, j);
     return out;
   }
 };
@@ -202,7 +218,7 @@ struct UnitOfQ6 {
     }
 #pragma unroll
     for (int h = 0; h < 2; h++) {
-      out.d[h] = d * (float)(i8)(scales[j / 2] >> (16 * (j & 1) + 8 * h));
+      out.d[h] = times_signed_byte(d, scales[j / 2], 2 * (j & 1) + h);
       out.m[h] = 0;
     }
     return out;
@@ -240,11 +256,11 @@ struct UnitOfQ3 {
   }
 };
 template <class Q, bool Whole = sizeof(typename Q::Block) % 4 == 0> struct UnitOf { typedef UnitInPlace<Q> type; };
-template <class Q> struct UnitOf<Q, false> { typedef UnitOfTwo<Q> type; };
+template <class Q> struct UnitOf<Q, false> { typedef UnitOfBlocks<Q, 2> type; };
 template <> struct UnitOf<Q4_K, true> { typedef UnitOfSixBits<Q4_K> type; };
 template <> struct UnitOf<Q5_K, true> { typedef UnitOfSixBits<Q5_K> type; };
 template <> struct UnitOf<Q6_K, false> { typedef UnitOfQ6 type; };
 template <> struct UnitOf<Q3_K, false> { typedef UnitOfQ3 type; };
 /** For M rows of activations: one of them may be in an order that weights ask for. */
 template <class Q, int M> struct UnitFor : UnitOf<Q> {};
-template <> struct UnitFor<MXFP4, 1> { typedef UnitOfFp4 type; };
+template <> struct UnitFor<MXFP4, 1> { typedef UnitOfBlocks<MXFP4, 4> type; };

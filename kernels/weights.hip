@@ -97,8 +97,8 @@ WICK_FN void weights_quick(const u8* w, const T* x, const Rounded64* rounded, T*
                            i64 columns, i64 n, i32 held) {
   DYNAMIC_SHARED(u8, shared);
   const i64 column = (i64)blockIdx.y * M, records = (n + 63) / 64;
-  Rounded64* const mine = (Rounded64*)shared;
-  const Rows all = {w, rows, row_bytes, R, 1, w + rows * row_bytes};
+  Rounded64* const mine = kept_shared((Rounded64*)shared);
+  const Rows all = {w, rows, row_bytes, R, 1};
   typedef WeightStream<Q, R, M, STAGES> Stream;
   typedef typename Stream::Form Form;
   const Stream stream(all, n, (rows + R - 1) / R, shared + (M == 1 || held ? M * record_bytes<Form>(n) : 0));
@@ -138,8 +138,8 @@ WICK_FN void experts_quick(const u8* w, const i64* ids, const T* x, T* out, u32*
       out[i * rows + r] = from_compute<T>((compute_t<T>)nothing);
     return;
   }
-  Rounded64* const mine = (Rounded64*)shared;
-  const Rows all = {w + id * rows * row_bytes, rows, row_bytes, 1, 0, w + experts * rows * row_bytes};
+  Rounded64* const mine = kept_shared((Rounded64*)shared);
+  const Rows all = {w + id * rows * row_bytes, rows, row_bytes, 1, 0};
   typedef WeightStream<Q, 1, 1, STAGES> Stream;
   typedef typename Stream::Form Form;
   const Stream stream(all, n, rows, shared + record_bytes<Form>(n));
@@ -401,7 +401,7 @@ WICK_FN void weights_matrix(const u8* w, const T* x, T* out, i64 rows, i64 row_b
   const int chunks = (int)(n / 32), tiles = chunks / 8, pitch = matrix_pitch<Quick>(n);
   Mark* const marks = (Mark*)(shared + MATRIX_COLUMNS * pitch);
   float* const parts = (float*)(marks + MATRIX_COLUMNS * chunks);
-  u8* const ring = (u8*)(parts + 256 * waves) + wave * (STAGES * Slot);
+  u8* const ring = kept_shared((u8*)(parts + 256 * waves) + wave * (STAGES * Slot));
 
   const int part = wave % split, begin = tiles * part / split, end = tiles * (part + 1) / split;
   const int together = waves / split, stride = (int)gridDim.x * together;
