@@ -28,7 +28,7 @@ WICK_FN void decode_weights(const T* x, const N* norm, float eps, const u8* w, c
   float factor = 1;
   u64 rank = 0;
   stream.run(
-      [&]() -> const Rounded64* {
+      [&](auto meanwhile) -> const Rounded64* {
         // The norm's factor is the same for the whole vector: it comes after the products.
         float square = 0;
         struct Held {
@@ -50,7 +50,8 @@ WICK_FN void decode_weights(const T* x, const N* norm, float eps, const u8* w, c
                 square = fmag(v[i], in ? v[i] : 0.0f, square);
                 v[i] *= scale[i];
               }
-            });
+            },
+            meanwhile);
         if (norm) {
 #pragma unroll
           for (int m = WICK_WAVE / 2; m; m /= 2) square += shfl_xor(square, m, WICK_WAVE);

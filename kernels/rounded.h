@@ -129,9 +129,10 @@ template <class T> WICK_FN Eight<T> read_eight(const T* at) {
 /**
  * Rounds a row of n values by the whole block; the caller waits for all. load(at) reads what the eight values from `at`
  * on are made of and make(it, in, values) makes them: much of what a thread needs is asked for before any of it is
- * used.
+ * used, and `meanwhile` runs while it is on its way.
  */
-template <class Form, class L, class V> WICK_FN void round_row(Rounded64* row, i64 n, L load, V make) {
+template <class Form, class L, class V, class F>
+WICK_FN void round_row(Rounded64* row, i64 n, L load, V make, F meanwhile) {
   constexpr int U = 4;
   const int eights = (int)(n / 8), step = blockDim.x;
   ROLLED for (int first = 0; first < eights; first += U * step) {
@@ -142,6 +143,7 @@ template <class Form, class L, class V> WICK_FN void round_row(Rounded64* row, i
       const int i = first + u * step + threadIdx.x;
       held[u] = load(i < eights ? 8 * i : 0);
     }
+    if (first == 0) meanwhile();
 #pragma unroll
     for (int u = 0; u < U; u++) {
       if (first + u * step >= eights) break;
@@ -154,10 +156,10 @@ template <class Form, class L, class V> WICK_FN void round_row(Rounded64* row, i
 }
 
 /** The same for a row of numbers as they lie in memory. */
-template <class Form, class T> WICK_FN void round_row(Rounded64* row, i64 n, const T* x) {
+template <class Form, class T, class F> WICK_FN void round_row(Rounded64* row, i64 n, const T* x, F meanwhile) {
   round_row<Form>(
       row, n, [&](int at) { return read_eight(x + at); },
-      [](const Eight<T>& held, bool, float(&v)[8]) { unpack_eight(held, v); });
+      [](const Eight<T>& held, bool, float(&v)[8]) { unpack_eight(held, v); }, meanwhile);
 }
 
 /** Half a record in registers, and what products of its halves begin with where weights are `Above` their values. */

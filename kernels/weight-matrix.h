@@ -29,6 +29,16 @@ WICK_FN u32 take_bits(u32 v, u32 mask, u32 more) {
   return (v & mask) | more;
 #endif
 }
+/** Bits of `v` that `mask` has, those of `more` turned round. */
+WICK_FN u32 turn_bits(u32 v, u32 mask, u32 more) {
+#if defined(WICK_NVIDIA)
+  u32 r;
+  asm("lop3.b32 %0, %1, %2, %3, 0x6a;" : "=r"(r) : "r"(v), "r"(mask), "r"(more));
+  return r;
+#else
+  return (v & mask) ^ more;
+#endif
+}
 /** 64 and whole numbers up to 63 are added by writing bits side by side. */
 template <class T> constexpr u32 SIXTY_FOUR = same<T, half> ? 0x54005400u : 0x42804280u;
 template <class T> constexpr u32 NINETY_SIX = same<T, half> ? 0x56005600u : 0x42c042c0u;
@@ -138,11 +148,11 @@ template <> struct MatrixRow<Q4_0> {
   const u8* row;
   int t;
   WICK_MEMBER void load(const u8* from, int lane) { row = from, t = lane; }
-  /** Both quads, in the halves of bytes. */
+  /** Both quads, in the halves of bytes; `quads` are 16 times the values without their scale. */
   template <int c> WICK_MEMBER u32 word() const { return one_word<(18 * c + 2) % 4>(row + 18 * c + 2 + 4 * t); }
   template <int c> WICK_MEMBER void quads(u32 (&to)[2]) const {
     const u32 w = word<c>();
-    to[0] = w & 0x0f0f0f0fu, to[1] = w >> 4 & 0x0f0f0f0fu;
+    to[0] = turn_bits(w << 4, 0xf0f0f0f0u, 0x80808080u), to[1] = turn_bits(w, 0xf0f0f0f0u, 0x80808080u);
   }
   template <class T, int c> WICK_MEMBER void pairs(Pairs (&to)[2]) const {
     const u32 w = word<c>();
@@ -224,20 +234,18 @@ template <> struct MatrixRow<Q6_K> {
   static constexpr int Bytes = 210, Skew = 14, Pitch = 240, offset = 0, above = 32;
   const u8* row;
   int t;
-  float dd;
-  WICK_MEMBER void load(const u8* from, int lane) {
-    row = from, t = lane;
-    dd = half_value(*(const u16*)(row + 208));
-  }
+  WICK_MEMBER void load(const u8* from, int lane) { row = from, t = lane; }
+  WICK_MEMBER float dd() const { return half_value(*(const u16*)(row + 208)); }
   template <int c> WICK_MEMBER void quads(u32 (&to)[2]) const {
     constexpr int n = c / 4, j = c % 4;
+    const u32 skew = (u32)(u64)row & 3, shift = 8 * skew;
+    const u32* const words = (const u32*)(row - skew) + t;
 #pragma unroll
     for (int i = 0; i < 2; i++) {
-      u32 low[1], high[1];
-      words_at(row + 64 * n + 32 * (j & 1) + 4 * t + 16 * i, low);
-      words_at(row + 128 + 32 * n + 4 * t + 16 * i, high);
-      const u32 two = j < 2 ? high[0] << (4 - 2 * j) : high[0] >> (2 * j - 4);
-      to[i] = (low[0] >> 4 * (j >> 1) & 0x0f0f0f0fu) | (two & 0x30303030u);
+      const u32 *const a = words + 16 * n + 8 * (j & 1) + 4 * i, *const b = words + 32 + 8 * n + 4 * i;
+      const u32 low = funnel(a[0], a[1], shift), high = funnel(b[0], b[1], shift);
+      const u32 two = j < 2 ? high << (4 - 2 * j) : high >> (2 * j - 4);
+      to[i] = (low >> 4 * (j >> 1) & 0x0f0f0f0fu) | (two & 0x30303030u);
     }
   }
   template <class T, int c> WICK_MEMBER void pairs(Pairs (&to)[2]) const {
@@ -256,11 +264,13 @@ template <> struct MatrixRow<Q6_K> {
   template <int c> WICK_MEMBER void scale(float (&d)[2], float (&m)[2]) const {
     i32 whole[2];
     whole_scales<c>(whole);
-    d[0] = dd * (float)whole[0], d[1] = dd * (float)whole[1];
+    d[0] = dd() * (float)whole[0], d[1] = dd() * (float)whole[1];
     m[0] = m[1] = 0;
   }
 };
 
+/** What sums of rounded activations are multiplied by in the end. */
+template <class Q, bool Quick> constexpr float UNIT = Quick&& same<Q, Q4_0> ? 0.0625f : 1.0f;
 /** Looking up quads of 4-bit floats by whole words leaves them in pairs. */
 template <class Q, bool Quick> constexpr Order ORDER = Quick&& same<Q, MXFP4> ? Order::paired : MatrixRow<Q>::order;
 
@@ -313,10 +323,10 @@ template <bool Quick, Order In, class T> WICK_FN Mark hold_eight(const Eight<T>&
 }
 /**
  * By the whole block: what it holds of `count` rows of n activations; nobody asks for results of rows past these. Says
- * whether this thread met a sum that is not finite.
+ * whether this thread met a sum that is not finite. `meanwhile` runs while the first ones are on their way.
  */
-template <bool Quick, Order In, class T>
-WICK_FN bool hold_activations(u8* rows, Mark* marks, const T* x, int count, i64 n) {
+template <bool Quick, Order In, class T, class F>
+WICK_FN bool hold_activations(u8* rows, Mark* marks, const T* x, int count, i64 n, F meanwhile) {
   constexpr int U = 2;  // worked on at a time, while as many are asked for
   const int eights = (int)(n / 8), pitch = matrix_pitch<Quick>(n), all = count * eights, step = blockDim.x;
   const float rows_each = 1.0f / (float)eights;
@@ -327,6 +337,7 @@ WICK_FN bool hold_activations(u8* rows, Mark* marks, const T* x, int count, i64 
   bool infinite = false;
   Eight<T> next[U];
   load(next, threadIdx.x);
+  meanwhile();
   ROLLED for (int first = threadIdx.x; first < all; first += U * step) {  // whole waves: rows have 32 eights or more
     Eight<T> held[U];
 #pragma unroll
@@ -435,7 +446,7 @@ WICK_FN void multiply_chunks(const MatrixRow<Q> (&rows)[2], const u8* xs, const 
 #pragma unroll
         for (int i = 0; i < 4; i++) {
           const i32 both = first[i] * whole[i / 2][0] + second[i] * whole[i / 2][1];
-          acc[i] = fmaf(rows[i / 2].dd * scale[i % 2], (float)both, acc[i]);
+          acc[i] = fmaf(rows[i / 2].dd() * scale[i % 2], (float)both, acc[i]);
         }
       } else {
         const u32 a[4] = {low[0], high[0], low[1], high[1]};
@@ -460,7 +471,7 @@ WICK_FN void multiply_chunks(const MatrixRow<Q> (&rows)[2], const u8* xs, const 
         for (int i = 0; i < 4; i++) acc[i] = fmaf(d[i / 2][Halves ? s : 0], part[i], acc[i]);
       }
     }
-    if constexpr (Offset != 0 || Q::min != Min::none) {
+    if constexpr (Offset != 0 || (Q::min != Min::none && UNIT<Q, Quick> == 1)) {
 #pragma unroll
       for (int i = 0; i < 4; i++) {
         const float less = Offset == 0 ? m[i / 2][0] : fmaf((float)Offset, d[i / 2][0], m[i / 2][0]);

@@ -17,6 +17,11 @@ template <class P> WICK_FN P* kept_shared(P* p) {
   return p;
 }
 
+/**
+ * Tiles that are asked for before what comes before has ended: its results, and the activations, would wait behind more.
+ */
+constexpr int EARLY_TILES = 1;
+
 /** Where rows lie: set s has the rows s * each + r * apart, r below R, as far as they are below `count`. */
 struct Rows {
   const u8* w;
@@ -26,8 +31,8 @@ struct Rows {
 /**
  * Multiplies all sets of rows that fall to this group with M rows of activations and calls finish(set, sums), sums[r *
  * M + m] scattered over the lanes as scatter_sums leaves them. `ring` is this group's room, STAGES * R * tile bytes;
- * `turn()` makes the activations ready, and what ask(set) returns is handed to finish: it is read meanwhile. Weights
- * are asked for before what comes before has ended: it must not write them.
+ * `turn(meanwhile)` makes the activations ready and calls meanwhile() while they are on their way; what ask(set) returns
+ * is handed to finish. Weights are asked for before what comes before has ended: it must not write them.
  */
 template <class Q, int R, int M, int STAGES> struct WeightStream {
   typedef typename UnitFor<Q, M>::type Unit;
@@ -119,10 +124,14 @@ template <class Q, int R, int M, int STAGES> struct WeightStream {
       ahead += last ? stride : 0;
       tile = last ? 0 : tile;
     };
+    auto fetch_from = [&](int first, int end) {
 #pragma unroll
-    for (int s = 0; s + 1 < STAGES; s++) next(s);
+      for (int s = first; s < end; s++) next(s);
+    };
+    constexpr int Early = STAGES - 1 < EARLY_TILES ? STAGES - 1 : EARLY_TILES;
+    fetch_from(0, Early);
     begin_in_turn();
-    const Rounded64* const x = turn();
+    const Rounded64* const x = turn([&] { fetch_from(Early, STAGES - 1); });
     const int records = (chunks + 1) / 2;
     int at = 0, free = STAGES - 1, s = set;
     ROLLED for (int pass = 0; pass < passes; pass++, s += stride) {

@@ -103,10 +103,11 @@ WICK_FN void weights_quick(const u8* w, const T* x, const Rounded64* rounded, T*
   typedef typename Stream::Form Form;
   const Stream stream(all, n, (rows + R - 1) / R, shared + (M == 1 || held ? M * record_bytes<Form>(n) : 0));
   stream.run(
-      [&]() -> const Rounded64* {
+      [&](auto meanwhile) -> const Rounded64* {
         if constexpr (M == 1) {
-          round_row<Form>(mine, n, x + column * n);
+          round_row<Form>(mine, n, x + column * n, meanwhile);
         } else {
+          meanwhile();
           if (!held) return rounded + column * records;
           const word4* from = (const word4*)(rounded + column * records);
           for (int i = threadIdx.x; i < M * (int)records * 5; i += blockDim.x) ((word4*)mine)[i] = from[i];
@@ -144,8 +145,8 @@ WICK_FN void experts_quick(const u8* w, const i64* ids, const T* x, T* out, u32*
   typedef typename Stream::Form Form;
   const Stream stream(all, n, rows, shared + record_bytes<Form>(n));
   stream.run(
-      [&]() -> const Rounded64* {
-        round_row<Form>(mine, n, x + row * n);
+      [&](auto meanwhile) -> const Rounded64* {
+        round_row<Form>(mine, n, x + row * n, meanwhile);
         __syncthreads();
         return mine;
       },
@@ -430,14 +431,21 @@ WICK_FN void weights_matrix(const u8* w, const T* x, T* out, i64 rows, i64 row_b
     async_commit();
     if (++tile == end) tile = begin, ahead += stride, source += stride * set_bytes;
   };
+  auto fetch_from = [&](int first, int end) {
 #pragma unroll
-  for (int s = 0; s + 1 < STAGES; s++) fetch(s);
+    for (int s = first; s < end; s++) fetch(s);
+  };
+  constexpr int Early = STAGES - 1 < EARLY_TILES ? STAGES - 1 : EARLY_TILES;
+  fetch_from(0, Early);
   if (threadIdx.x == 0) infinite = 0;
   begin_in_turn();
   if constexpr (!Quick) __syncthreads();
   const i64 left = columns - first_column;
   const int count = (int)(left < MATRIX_COLUMNS ? left : MATRIX_COLUMNS);
-  if (hold_activations<Quick, ORDER<Q, Quick>>(shared, marks, x + first_column * n, count, n) && !Quick) infinite = 1;
+  if (hold_activations<Quick, ORDER<Q, Quick>>(shared, marks, x + first_column * n, count, n,
+                                               [&] { fetch_from(Early, STAGES - 1); }) &&
+      !Quick)
+    infinite = 1;
   __syncthreads();
   if (!Quick && infinite) {
     const i64 many = together * MATRIX_ROWS;
@@ -482,7 +490,8 @@ WICK_FN void weights_matrix(const u8* w, const T* x, T* out, i64 rows, i64 row_b
 #pragma unroll
     for (int i = 0; i < 4; i++) {
       const i64 row = (i64)set * MATRIX_ROWS + g + i / 2 * 8, column = first_column + 2 * t + i % 2;
-      if (row < rows && column < columns) out[column * rows + row] = from_compute<T>((compute_t<T>)acc[i]);
+      const float sum = acc[i] * UNIT<Q, Quick>;
+      if (row < rows && column < columns) out[column * rows + row] = from_compute<T>((compute_t<T>)sum);
     }
   }
   async_wait<0>();
