@@ -313,6 +313,19 @@ test('rules of a choice that are not served are refused by name', () => {
   assert.throws(() => answerRules({ guidance_scale: 3 }, 'model'), /model: guidance_scale is 3/);
   assert.deepEqual(answerRules({ guidance_scale: 1, num_beams: 1 }, 'model')({ start: [0], end: [] }), {});
 });
+test('fields of generation_config.json that are of another kind are refused', () => {
+  const wrong = {
+    ...{ repetition_penalty: '1.2', no_repeat_ngram_size: -1, min_length: 2.5, min_new_tokens: 'all', num_beams: [4] },
+    ...{ length_penalty: 'long', early_stopping: 'soon', bad_words_ids: [[]], forced_bos_token_id: '<s>' },
+    ...{ forced_eos_token_id: [1, null], suppress_tokens: 'none', begin_suppress_tokens: { a: 1 } },
+  };
+  for (const [field, value] of Object.entries(wrong))
+    assert.throws(
+      () => answerRules({ [field]: value }, 'model'),
+      (e: Error) =>
+        e instanceof FormatError && e.message.startsWith(`model: ${field} is ${JSON.stringify(value)}, not `),
+    );
+});
 test('beams that a folder asks for are used, and those of several groups refused', () => {
   const asked = { num_beams: 4, length_penalty: 2, early_stopping: true };
   const about = { start: [0], end: [] };

@@ -1,17 +1,21 @@
 // How models come into memory: tensors straight from their file to the device, each read once, and a GGUF file of the
 // same tensors under llama.cpp's names.
 import assert from 'node:assert/strict';
+import { cpSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { test } from 'node:test';
+import { FormatError } from '../src/base/errors.js';
 import { ggmlType } from '../src/base/blocks/types.js';
 import type { GgufValue } from '../src/io/gguf-value.js';
 import { writeGguf } from '../src/io/gguf-write.js';
+import { builtinModel, LanguageModel } from '../src/engine/language-model.js';
 import { SafeTensors } from '../src/io/safetensors.js';
 import { type CausalLM, loadModel } from '../src/models/index.js';
 import { MODEL_TOLERANCE, relativeError } from '../src/parity/model-checks.js';
 import { noGrad } from '../src/tensor/autograd.js';
 import { Device } from '../src/tensor/device.js';
 import { scope } from '../src/tensor/scope.js';
+import { scratch } from './io-support.js';
 import { answerOf, familyFolder, skipFamilies } from './models-support.js';
 
 test('a model is loaded tensor by tensor: nothing larger than its largest is in host memory, nothing is read twice', {
@@ -152,3 +156,27 @@ for (const [name, change, refused] of CONFIG_WORDS)
         model.dispose();
       }),
   );
+
+test('answers end at the tokens of generation_config.json, which count before those of config.json', async () => {
+  const dir = scratch();
+  for (const name of ['config.json', 'tokenizer.json', 'model.safetensors'])
+    cpSync(join(builtinModel, name), join(dir, name));
+  const says = (json: object): void => writeFileSync(join(dir, 'generation_config.json'), JSON.stringify(json));
+  const ends = async (): Promise<readonly number[]> => {
+    const model = await LanguageModel.load(dir, { device: 'cpu' });
+    const { eosTokenIds } = model.model.config;
+    model.dispose();
+    return eosTokenIds;
+  };
+  assert.deepEqual(await ends(), [0], 'of config.json');
+  says({ temperature: 0.6, eos_token_id: null });
+  assert.deepEqual(await ends(), [0], 'where it names none');
+  says({ eos_token_id: 7 });
+  assert.deepEqual(await ends(), [7]);
+  says({ eos_token_id: [7, 0] });
+  assert.deepEqual(await ends(), [7, 0]);
+  for (const wrong of ['7', -1, 1024, 2.5, [], [0, null]]) {
+    says({ eos_token_id: wrong });
+    await assert.rejects(ends(), (e: Error) => e instanceof FormatError && e.message.includes('eos_token_id is'));
+  }
+});

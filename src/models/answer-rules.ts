@@ -1,9 +1,6 @@
 // What a folder's generation_config.json says about the choice of tokens, on the host: rules in the order in which
 // transformers applies them.
-import { existsSync } from 'node:fs';
-import { join } from 'node:path';
-import { UnsupportedError } from '../base/errors.js';
-import { readJsonFile } from '../io/json-file.js';
+import { FormatError, UnsupportedError } from '../base/errors.js';
 import { tensor } from '../tensor/create.js';
 import type { Tensor } from '../tensor/tensor.js';
 import type { Json } from './config.js';
@@ -93,6 +90,31 @@ const RULES: Readonly<Record<string, (value: any, all: Json) => Rule | undefined
     };
   },
 };
+type Test = (value: unknown) => boolean;
+const isCount: Test = (v) => Number.isSafeInteger(v) && (v as number) >= 0;
+const areTokens: Test = (v) => (Array.isArray(v) ? v : [v]).every(Number.isSafeInteger);
+/** What the values of fields are; a value of another kind is refused. */
+const KINDS: Readonly<Record<string, readonly [what: string, is: Test]>> = {
+  repetition_penalty: ['a number above 0', (v) => Number.isFinite(v) && (v as number) > 0],
+  length_penalty: ['a number', Number.isFinite],
+  early_stopping: ['true, false or "never"', (v) => typeof v === 'boolean' || v === 'never'],
+  bad_words_ids: [
+    'a list of lists of tokens',
+    (v) => Array.isArray(v) && v.every((w) => w?.length > 0 && areTokens(w)),
+  ],
+  ...Object.fromEntries(
+    ['no_repeat_ngram_size', 'min_length', 'min_new_tokens', 'num_beams'].map((f) => [
+      f,
+      ['a whole number from 0', isCount] as const,
+    ]),
+  ),
+  ...Object.fromEntries(
+    ['forced_bos_token_id', 'forced_eos_token_id', 'suppress_tokens', 'begin_suppress_tokens'].map((f) => [
+      f,
+      ['a token or a list of tokens', areTokens] as const,
+    ]),
+  ),
+};
 /** Fields that would change a greedy answer and that no rule serves, with the values that change nothing. */
 const UNSERVED: Readonly<Record<string, readonly unknown[]>> = {
   sequence_bias: [],
@@ -116,14 +138,6 @@ const beamsOf = (g: Json): Partial<BeamOptions> =>
       }
     : {};
 
-/** config.json's fields, and over them those of generation_config.json. */
-export function readGeneration(dir: string): Json {
-  const path = join(dir, 'generation_config.json');
-  const over = existsSync(path) ? readJsonFile(path) : {};
-  const said = Object.fromEntries(Object.entries(over).filter(([, value]) => value !== null));
-  return { ...readJsonFile(join(dir, 'config.json')), ...said };
-}
-
 /** The rules of a folder as `answer` takes them; fields that cannot be followed are refused by name. */
 export function answerRules(g: Json, where: string): (o: AnswerOptions) => Partial<AnswerOptions> {
   for (const [field, fine] of Object.entries(UNSERVED))
@@ -131,6 +145,9 @@ export function answerRules(g: Json, where: string): (o: AnswerOptions) => Parti
       throw new UnsupportedError(
         `${where}: ${field} is ${JSON.stringify(g[field])}; this changes the answer and is not served`,
       );
+  for (const [field, [what, is]] of Object.entries(KINDS))
+    if (g[field] !== undefined && g[field] !== null && !is(g[field]))
+      throw new FormatError(`${where}: ${field} is ${JSON.stringify(g[field])}, not ${what}`);
   const beams = beamsOf(g);
   const rules = Object.entries(RULES).flatMap(([field, make]) => {
     const value = g[field] as unknown;

@@ -5,6 +5,7 @@ import type { Config } from '../config.js';
 import { Config as ConfigReader, type Json } from '../config.js';
 import type { VarBuilder } from '../../nn/var-builder.js';
 import { type Features, keyed } from '../features.js';
+import { endTokens } from '../generation-config.js';
 import type { GgufForm, ModelOptions, ModelRow } from '../model-row.js';
 import type { ModelSource } from '../source.js';
 import { Shard } from '../shard.js';
@@ -107,7 +108,8 @@ function described(row: FamilyRow, config: Config, source: ModelSource): { featu
     ? textConfig(config, wrapped.unsaid ?? `${String(config.json.model_type)}_text`)
     : new ConfigReader(config.json, config.where, '', defaultsOf(config.json.model_type));
   config.ignore(...Object.keys(config.json)); // the reader with defaults answers for them
-  const features = row.features(c);
+  const own = row.features(c);
+  const features: Features = { ...own, eosTokenIds: endTokens(source.path, own.vocabSize) ?? own.eosTokenIds };
   c.refuseUnread();
   source.ignore(LEFT_OVERS);
   if (row.ignored) source.ignore(row.ignored(c));
