@@ -62,6 +62,33 @@ const GGUF_NAMES: readonly (readonly [RegExp, string])[] = [
   [/mlp\.(gate|up|down)_proj/, 'ffn_$1'],
 ];
 
+/** A folder's tensors under llama.cpp's names, and what its file says of them. */
+function seedOss(dir: string): { tensors: Parameters<typeof writeGguf>[2]; metadata: Map<string, GgufValue> } {
+  const file = SafeTensors.open(dir);
+  const tensors = file.names.map((name) => {
+    const { shape } = file.record(name);
+    const renamed = GGUF_NAMES.reduce((n, [from, to]) => n.replace(from, to), name);
+    return { name: renamed, type: ggmlType('f32'), shape, bytes: file.record(name).read().slice() };
+  });
+  file.close();
+  const u32 = (value: number): GgufValue => ({ type: 'u32', value });
+  const f32 = (value: number): GgufValue => ({ type: 'f32', value });
+  const metadata = new Map<string, GgufValue>([
+    ['general.architecture', { type: 'string', value: 'seed_oss' }],
+    ['seed_oss.block_count', u32(3)],
+    ['seed_oss.context_length', u32(128)],
+    ['seed_oss.embedding_length', u32(48)],
+    ['seed_oss.feed_forward_length', u32(80)],
+    ['seed_oss.attention.head_count', u32(4)],
+    ['seed_oss.attention.head_count_kv', u32(2)],
+    ['seed_oss.attention.key_length', u32(16)],
+    ['seed_oss.attention.value_length', u32(16)],
+    ['seed_oss.attention.layer_norm_rms_epsilon', f32(1e-6)],
+    ['seed_oss.rope.freq_base', f32(10_000)],
+  ]);
+  return { tensors, metadata };
+}
+
 test(
   'Seed-OSS as a GGUF file answers as its folder does, and a file without a bias is refused',
   {
@@ -70,28 +97,7 @@ test(
   () =>
     scope(() => {
       const dir = familyFolder('seed_oss');
-      const file = SafeTensors.open(dir);
-      const tensors = file.names.map((name) => {
-        const { shape } = file.record(name);
-        const renamed = GGUF_NAMES.reduce((n, [from, to]) => n.replace(from, to), name);
-        return { name: renamed, type: ggmlType('f32'), shape, bytes: file.record(name).read().slice() };
-      });
-      file.close();
-      const u32 = (value: number): GgufValue => ({ type: 'u32', value });
-      const f32 = (value: number): GgufValue => ({ type: 'f32', value });
-      const metadata = new Map<string, GgufValue>([
-        ['general.architecture', { type: 'string', value: 'seed_oss' }],
-        ['seed_oss.block_count', u32(3)],
-        ['seed_oss.context_length', u32(128)],
-        ['seed_oss.embedding_length', u32(48)],
-        ['seed_oss.feed_forward_length', u32(80)],
-        ['seed_oss.attention.head_count', u32(4)],
-        ['seed_oss.attention.head_count_kv', u32(2)],
-        ['seed_oss.attention.key_length', u32(16)],
-        ['seed_oss.attention.value_length', u32(16)],
-        ['seed_oss.attention.layer_norm_rms_epsilon', f32(1e-6)],
-        ['seed_oss.rope.freq_base', f32(10_000)],
-      ]);
+      const { tensors, metadata } = seedOss(dir);
       const path = join(dir, 'model.gguf');
       writeGguf(path, metadata, tensors);
       const { model } = loadModel<CausalLM>(path, { device: 'cpu', kind: 'decoder' });
@@ -180,3 +186,33 @@ test('answers end at the tokens of generation_config.json, which count before th
     await assert.rejects(ends(), (e: Error) => e instanceof FormatError && e.message.includes('eos_token_id is'));
   }
 });
+
+/** What a GGUF file says of its special tokens, and where answers end then. */
+const GGUF_ENDS: readonly (readonly [
+  said: string,
+  special: readonly string[],
+  ids: object,
+  ends: readonly number[],
+])[] = [
+  ['names the end of texts alone', ['</s>', '<|im_end|>'], { eos: 0 }, [0, 1]],
+  ['names the end of turns', ['</s>', '<|im_end|>', '<|eot_id|>'], { eos: 0, eot: 2 }, [0, 2]],
+  ['names the end of turns as that of texts', ['</s>', '<end_of_turn>'], { eos: 1 }, [1]],
+  ['has messages inside of answers', ['<|endoftext|>', '<|end|>', '<|return|>', '<|call|>'], { eos: 2 }, [2, 3]],
+  ['names nothing', ['<s>', 'x'], {}, []],
+];
+for (const [said, special, ids, ends] of GGUF_ENDS)
+  test(`answers of a GGUF file that ${said} end where its model means them to`, { skip: skipFamilies }, () => {
+    const dir = familyFolder('seed_oss');
+    const path = join(dir, 'ends.gguf');
+    const { tensors, metadata } = seedOss(dir);
+    const vocab = Array.from({ length: 160 }, (_, i) => special[i] ?? `<|im_end|>${i}`);
+    const kinds = vocab.map((_, i) => (i < special.length ? 3 : 1));
+    metadata.set('tokenizer.ggml.tokens', { type: 'array', of: 'string', value: vocab });
+    metadata.set('tokenizer.ggml.token_type', { type: 'array', of: 'i32', value: Int32Array.from(kinds) });
+    for (const [name, value] of Object.entries(ids))
+      metadata.set(`tokenizer.ggml.${name}_token_id`, { type: 'u32', value });
+    writeGguf(path, metadata, tensors);
+    const { model } = loadModel<CausalLM>(path, { device: 'cpu', kind: 'decoder' });
+    assert.deepEqual(model.config.eosTokenIds, ends);
+    model.dispose();
+  });

@@ -62,6 +62,28 @@ const keyHeads = (m: Metadata, heads: number): number =>
     ? m.sameOfSome('attention.head_count_kv') || heads
     : m.same('attention.head_count_kv', heads);
 
+/** What models for chat end their turns with, in the tokenizers of the families. */
+const TURN_ENDS = ['<|im_end|>', '<|eot_id|>', '<|end|>', '<end_of_turn>', '<turn|>', '<|end_of_turn|>', '<|eom_id|>'];
+/** Kinds of tokens that text never becomes: those of control, and those that users defined. */
+const SPECIAL_KINDS = [3, 4];
+/**
+ * The tokens that end answers: the ends of texts, turns and messages. Many files name no end of a turn; llama.cpp then
+ * goes by the texts of tokens, and so does this.
+ */
+function endTokens({ source: { metadata } }: Metadata): number[] {
+  const named = ['eos', 'eot', 'eom'].map((name) => metadata.get(`tokenizer.ggml.${name}_token_id`));
+  const ids = named.filter((v) => v !== undefined).map(Number);
+  const list = (key: string): unknown[] =>
+    Array.from((metadata.get(`tokenizer.ggml.${key}`) ?? []) as Iterable<unknown>);
+  const [tokens, kinds] = [list('tokens'), list('token_type')];
+  if (named[1] !== undefined) return ids;
+  // Harmony's <|end|> ends one of several messages of an answer.
+  const several = tokens.includes('<|return|>');
+  const texts = several ? ['<|return|>', '<|call|>'] : TURN_ENDS;
+  const found = texts.map((text) => tokens.indexOf(text)).filter((id) => SPECIAL_KINDS.includes(Number(kinds[id])));
+  return [...new Set([...ids, ...found])];
+}
+
 /** What every architecture says, under all names that configs use. */
 function common(m: Metadata): Json {
   const { source } = m;
@@ -110,8 +132,7 @@ function common(m: Metadata): Json {
       ),
     }),
     bos_token_id: id('bos'),
-    // The ends of a turn and of a message end an answer, too.
-    eos_token_id: ['eos', 'eot', 'eom'].map(id).filter((v) => v !== undefined),
+    eos_token_id: endTokens(m),
   };
 }
 
