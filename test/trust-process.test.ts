@@ -78,3 +78,19 @@ test('the simulation runs in four threads at once', { skip: compiler }, async ()
   );
   assert.deepEqual(wrong, [0, 0, 0, 0]);
 });
+
+test("the CPU engine stays in memory to the end: its own threads may still run when JavaScript's end", (t) => {
+  const program = `import { ones } from ${JSON.stringify(index)}; ones([1 << 20]).add(1);`;
+  const r = spawnSync(process.execPath, ['--input-type=module', '-e', program], {
+    encoding: 'utf8',
+    env: { ...process.env, WICK_CPU_ISA: '', LD_DEBUG: 'files' },
+  });
+  assert.equal(r.status, 0, String(r.signal));
+  const told = r.stderr.split('\n').filter((line) => line.includes('libwick'));
+  if (told.length === 0) return t.skip("this system's loader does not tell what it does");
+  assert.ok(told.some((line) => line.includes('generating link map')));
+  assert.deepEqual(
+    told.filter((line) => line.includes('destroying link map')),
+    [],
+  );
+});

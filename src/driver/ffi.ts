@@ -52,6 +52,22 @@ export type Bindable = Pick<Library, 'path' | 'bind' | 'note'>;
 /** Finds a library: openLibrary, or what stands in for it. */
 export type FindLibrary = (spec: LibrarySpec) => Bindable | string;
 
+/** The loader's flags: symbols are bound when they are called; the library is never taken out of memory. */
+const [RTLD_LAZY, RTLD_NODELETE] = [1, 0x1000];
+let loader: ReturnType<ReturnType<typeof koffi.load>['func']> | undefined;
+const dlopen = (): NonNullable<typeof loader> =>
+  (loader ??= koffi.load(null).func('void *dlopen(const char *file, int mode)'));
+
+/**
+ * Opens a library for good. The FFI library closes what a thread of JavaScript opened when that thread ends, the main
+ * one included, and the library's own threads (those of the CPU engine, of drivers) would go on in memory that is gone.
+ */
+export function loadForGood(path: string): ReturnType<typeof koffi.load> {
+  const handle = koffi.load(path, { lazy: true });
+  if (process.platform === 'linux') dlopen()(path, RTLD_LAZY | RTLD_NODELETE);
+  return handle;
+}
+
 /** An opened library. It stays open: drivers do not survive being unloaded. */
 export class Library {
   readonly name: string;
@@ -153,9 +169,8 @@ function search(spec: LibrarySpec): Library | string {
         const file = path === soname ? loaderFile(soname) : path;
         const broken = file && brokenLibrary(file);
         if (broken) throw new Error(broken);
-        if (spec.beside && path !== soname)
-          list(dirname(path), spec.beside).forEach((p) => held.push(koffi.load(p, { lazy: true })));
-        const handle = koffi.load(path, { lazy: true });
+        if (spec.beside && path !== soname) list(dirname(path), spec.beside).forEach((p) => held.push(loadForGood(p)));
+        const handle = loadForGood(path);
         return new Library(spec.name, loadedFile(soname) ?? path, handle);
       } catch (e) {
         const why = (e as Error).message.replace(/^Failed to load shared library: /, '');
@@ -191,10 +206,8 @@ export function openAside(spec: LibrarySpec): void {
   );
   const file = files.find((f) => f !== undefined && !brokenLibrary(f));
   if (file === undefined) return;
-  const loader = koffi.load('libc.so.6').func('void *dlopen(const char *file, int mode)');
-  loader.async(file, RTLD_LAZY, () => {}); // never closed: drivers do not survive it
+  dlopen().async(file, RTLD_LAZY | RTLD_NODELETE, () => {});
 }
-const RTLD_LAZY = 1;
 
 const SYSTEM_DIRS = ['/lib', '/usr/lib', '/usr/local/lib', '/lib64', '/usr/lib64'];
 /**

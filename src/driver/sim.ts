@@ -20,7 +20,7 @@ import type {
   Stream,
   Triple,
 } from './driver.js';
-import { koffi, nativeBlock, nativeView } from './ffi.js';
+import { loadForGood, nativeBlock, nativeView } from './ffi.js';
 import { buildHost, hostCompiler } from './host-cc.js';
 import { ImmediateDevice } from './immediate-device.js';
 
@@ -54,7 +54,7 @@ const HOST = {
 type Calls<T> = { readonly [K in keyof T]: (...args: (number | string | ArrayBufferView)[]) => number };
 
 function bind<T extends Record<string, string>>(path: string, table: T): Calls<T> {
-  const library = koffi.load(path);
+  const library = loadForGood(path);
   return Object.fromEntries(
     Object.entries(table).map(([k, prototype]) => [k, library.func(prototype)]),
   ) as unknown as Calls<T>;
