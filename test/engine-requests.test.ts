@@ -75,6 +75,7 @@ test('stop tokens, end tokens and lengths', async () => {
   const kept = await ask({ logitBias: new Map([[end, 100]]), ignoreEnd: true, keepSpecial: true, maxTokens: 2 });
   assert.equal(kept.text, '<|endoftext|><|endoftext|>');
   assert.equal((await ask({ maxTokens: 0 })).reason, 'length');
+  await assert.rejects(ask({ minTokens: 5, maxTokens: 4 }), /minTokens 5 is more than maxTokens 4/);
   const room = engine.limits.contextTokens - model.encode('ROMEO:').length;
   assert.equal((await ask({ maxTokens: 10_000, ignoreEnd: true })).tokens.length, room, 'the context is full');
 });

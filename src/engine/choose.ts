@@ -33,6 +33,9 @@ export function checkRequest(request: GenerationRequest, vocabSize: number): voi
     if (v !== undefined && !(typeof v === 'number' && fits(v)))
       throw new ArgumentError(`generate: ${name} ${String(v)} is not ${rule}`);
   }
+  const { minTokens = 0, maxTokens = Infinity } = request;
+  if (minTokens > maxTokens)
+    throw new ArgumentError(`generate: minTokens ${minTokens} is more than maxTokens ${maxTokens}`);
   if (request.prompt.length === 0)
     throw new ArgumentError('generate: an empty prompt and no start token; give some text');
   const known = (token: number, where: string): void => {
