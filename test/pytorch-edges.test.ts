@@ -1,4 +1,5 @@
-// Where PyTorch's answer is easily missed: ends of gradients, shared memory, nothing to sum, options that cannot be meant.
+// Where PyTorch's answer is easily missed: ends of gradients, shared memory, nothing to sum, options that nobody
+// can mean.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { arange, einsum, hannWindow, linspace, meshgrid, tensor, trilIndices, zeros } from '../src/index.js';

@@ -1,5 +1,5 @@
-# Times products, convolutions and attention in PyTorch on the CPU: arguments are the number of threads and the names that
-# bench/cpu.ts gives its work; prints {name: milliseconds} as JSON.
+# Times products, convolutions and attention in PyTorch on the CPU: arguments are the number of threads and the names
+# that bench/cpu.ts gives its work; prints {name: milliseconds} as JSON.
 import json
 import re
 import sys

@@ -1,5 +1,5 @@
-// A GPU's driver takes a third of a second to wake up and a library of products is hundreds of megabytes: a command that
-// will need both has them begun on other threads while its own modules are read.
+// A GPU's driver takes a third of a second to wake up and a library of products is hundreds of megabytes: a command
+// that will need both has other threads begin with them while its own modules are read.
 import { CUBLASLT } from './cublaslt.js';
 import { forDriver, LIBCUDA } from './cuda-version.js';
 import { Cell, openAside, openLibrary } from './ffi.js';

@@ -219,7 +219,8 @@ function attendWide(q: Tensor, k: Tensor, v: Tensor, mask: Tensor, how: AttendOp
   const [b, heads, t, d] = q.shape;
   if (sinks || alibi || k.dtype !== q.dtype)
     throw new UnsupportedError(
-      `attention: heads of ${d} numbers, beyond ${WIDEST_HEAD}, with ${sinks ? 'sinks' : alibi ? 'alibi' : `keys kept in ${k.dtype}`}`,
+      `attention: heads of ${d} numbers, beyond ${WIDEST_HEAD}, with ` +
+        (sinks ? 'sinks' : alibi ? 'alibi' : `keys kept in ${k.dtype}`),
     );
   const [, groups, n] = k.shape;
   const rows = q.reshape([b, groups, (heads / groups) * t, d]);

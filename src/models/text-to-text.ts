@@ -11,8 +11,8 @@ import { loadModel } from './load.js';
 import type { Seq2Seq } from './seq2seq.js';
 
 /**
- * Texts to texts (T5, BART, Pegasus): translation, summaries. What generation_config.json says about tokens and beams is
- * followed; without beams an answer takes the likeliest token each time.
+ * Texts to texts (T5, BART, Pegasus): translation, summaries. What generation_config.json says about tokens and beams
+ * is followed; without beams an answer takes the likeliest token each time.
  */
 export class TextToText {
   /** The network itself. */

@@ -2,8 +2,12 @@
 import { reader } from './row.js';
 
 /** Towers, and what leads from them to the text. */
-const OTHER_PARTS =
-  /(^|\.)(vision_tower|vision_model|vision_embed_tokens|visual|multi_modal_projector|mm_projector|connector|image_newline|vision_encoder|vision_projection|image_tower|video_tower|qformer|audio_tower|aligner|projector|visual_embeddings_table)(\.|$)/;
+const OTHER_NAMES = [
+  ...['vision_tower', 'vision_model', 'vision_embed_tokens', 'vision_encoder', 'vision_projection', 'visual'],
+  ...['visual_embeddings_table', 'image_tower', 'image_newline', 'video_tower', 'audio_tower'],
+  ...['multi_modal_projector', 'mm_projector', 'projector', 'connector', 'aligner', 'qformer'],
+];
+const OTHER_PARTS = new RegExp(`(^|\\.)(${OTHER_NAMES.join('|')})(\\.|$)`);
 const PREFIXES = ['model.language_model.', 'language_model.model.', 'language_model.model.model.', 'model.text_model.'];
 
 /** Types by the family their text is of where a config does not say. */

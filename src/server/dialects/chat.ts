@@ -131,7 +131,8 @@ async function streamChat(
   const chunk = (index: number, change: object, finish: string | null, logprobs: object | null = null): void =>
     stream.send(
       'data: ' +
-        `${base},"choices":[{"index":${index},"delta":${JSON.stringify(change)},"logprobs":${JSON.stringify(logprobs)},"finish_reason":${JSON.stringify(finish)}}]}\n\n`,
+        `${base},"choices":[{"index":${index},"delta":${JSON.stringify(change)},` +
+        `"logprobs":${JSON.stringify(logprobs)},"finish_reason":${JSON.stringify(finish)}}]}\n\n`,
     );
   try {
     for (let i = 0; i < n; i++) chunk(i, { role: 'assistant', content: '' }, null);
