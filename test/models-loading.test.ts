@@ -181,7 +181,9 @@ test('answers end at the tokens of generation_config.json, which count before th
   assert.deepEqual(await ends(), [7]);
   says({ eos_token_id: [7, 0] });
   assert.deepEqual(await ends(), [7, 0]);
-  for (const wrong of ['7', -1, 1024, 2.5, [], [0, null]]) {
+  says({ eos_token_id: [7, -1, 1024] });
+  assert.deepEqual(await ends(), [7], 'without those that the vocabulary has not');
+  for (const wrong of ['7', 2.5, {}, [0, null]]) {
     says({ eos_token_id: wrong });
     await assert.rejects(ends(), (e: Error) => e instanceof FormatError && e.message.includes('eos_token_id is'));
   }

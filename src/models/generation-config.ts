@@ -16,14 +16,13 @@ function saidBy(dir: string): Json {
 export const readGeneration = (dir: string): Json => ({ ...readJsonFile(join(dir, 'config.json')), ...saidBy(dir) });
 
 /** The tokens that end answers by generation_config.json, if it names any. */
-export function endTokens(dir: string, vocabSize: number): readonly number[] | undefined {
+export function endTokens(dir: string): readonly number[] | undefined {
   const { eos_token_id: said } = saidBy(dir);
   if (said === undefined) return undefined;
   const ids = (Array.isArray(said) ? said : [said]) as unknown[];
-  const wrong = ids.find((id) => !Number.isSafeInteger(id) || (id as number) < 0 || (id as number) >= vocabSize);
-  if (wrong !== undefined || ids.length === 0)
+  if (!ids.every(Number.isSafeInteger))
     throw new FormatError(
-      `${dir}/generation_config.json: eos_token_id is ${JSON.stringify(said)}; tokens are from 0 to ${vocabSize - 1}`,
+      `${dir}/generation_config.json: eos_token_id is ${JSON.stringify(said)}, not a token or a list of tokens`,
     );
   return ids as number[];
 }

@@ -86,7 +86,10 @@ function decoder(whole: Features, names: Names, source: ModelSource, options: Mo
       `${source.path}: use_bidirectional_attention is true: tokens see those behind them, so the model continues no ` +
         'texts; EmbeddingModel makes vectors with it',
     );
-  const features = encodes ? headless(whole, names, source) : whole;
+  const served = encodes ? headless(whole, names, source) : whole;
+  // Some files name ends beyond the vocabulary (-1, tokens of a larger one): nothing draws them.
+  const eosTokenIds = served.eosTokenIds.filter((id) => id >= 0 && id < served.vocabSize);
+  const features = { ...served, eosTokenIds };
   const shard = group && group.size > 1 ? new Shard(group, features, experts) : undefined;
   const weights = new Weights(source.builder, names, sizesFor(features), features.biases, true, shard);
   const model = new CausalLM(shard ? shard.own : features, weights, rest);
@@ -109,7 +112,7 @@ function described(row: FamilyRow, config: Config, source: ModelSource): { featu
     : new ConfigReader(config.json, config.where, '', defaultsOf(config.json.model_type));
   config.ignore(...Object.keys(config.json)); // the reader with defaults answers for them
   const own = row.features(c);
-  const features: Features = { ...own, eosTokenIds: endTokens(source.path, own.vocabSize) ?? own.eosTokenIds };
+  const features: Features = { ...own, eosTokenIds: endTokens(source.path) ?? own.eosTokenIds };
   c.refuseUnread();
   source.ignore(LEFT_OVERS);
   if (row.ignored) source.ignore(row.ignored(c));
