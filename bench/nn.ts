@@ -1,5 +1,5 @@
-// Attention, training, prefill and decoding at the sizes people quote: node dist/bench/nn.js --device cuda:0 [--only
-// attention,decode,...]
+// Attention, training, prefill and decoding at the sizes people quote: node dist/bench/nn.js --device cuda:0
+//   [--only attention,decode,...]
 // Numbers are of this machine in this run, PyTorch's beside them where it is installed; --json FILE keeps them all;
 // --layers N shortens shapes of other families than Llama, to look into them; --decode measures nothing but decoding,
 // --prefill nothing but prompts, and --contexts 2048,8192 decoding behind prompts of these lengths, too.

@@ -1,9 +1,9 @@
 // Training steps at the sizes people quote, op by op where asked: node dist/bench/train.js --device cuda:0
-//   [--only 124m,1.3b] [--profile] [--plain] [--graph] [--remake] [--any-order] [--json FILE] [--no-peers] [--ways
-// eager,compiled]
+//   [--only 124m,1.3b] [--profile] [--plain] [--graph] [--remake] [--any-order] [--json FILE] [--no-peers]
+//   [--ways eager,compiled]
 // --graph records the step (captured). Weights are bf16 with f32 masters, gradients are clipped by their norm, AdamW
-// steps all parameters. PyTorch's
-// figures, op by op and compiled, are of the same run where it is installed (bench/peers/pytorch-train.py).
+// steps all parameters. PyTorch's figures, op by op and compiled, are of the same run where it is installed
+// (bench/peers/pytorch-train.py).
 import { spawnSync } from 'node:child_process';
 import { writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';

@@ -1,11 +1,9 @@
 // A small Llama-style language model trained on a text file, with a vocabulary of its own:
-//   node dist/examples/train-gpt.js --text FILE --out DIR [--device cuda:0] [--dtype bf16] [--steps 3000] ... (--help
-// tells all)
-// On several ranks as it is: mpirun -np 4 node dist/examples/train-gpt.js ..., or torchrun --no-python (docs/distributed.md);
-// --batch is that of all ranks together, --device cuda takes each rank its own GPU; --shard optimizer keeps a part of the
-// optimizer's state on each rank, --shard all a part of parameters and gradients as well. --graph records a step on a
-// GPU
-// and repeats it whole.
+//   node dist/examples/train-gpt.js --text FILE --out DIR [--device cuda:0] [--dtype bf16] [--steps 3000] ...
+// (--help tells all). On several ranks as it is: mpirun -np 4 node dist/examples/train-gpt.js ..., or torchrun
+// --no-python (docs/distributed.md); --batch is that of all ranks together, --device cuda takes each rank its own GPU;
+// --shard optimizer keeps a part of the optimizer's state on each rank, --shard all a part of parameters and gradients
+// as well. --graph records a step on a GPU and repeats it whole.
 // DIR then holds what `wick generate --model DIR` reads, the training log, the loss curve and a checkpoint to go on
 // from (--resume).
 import { appendFileSync, existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';

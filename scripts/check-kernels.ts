@@ -1,7 +1,7 @@
 // Compiles every kernel with the compilers at hand and holds the result against our launch code and Candle's list of
 // symbols.
-// Usage: npm run kernels:check -- [--arch gfx906,gfx1030] [--module unary,cast] [--sample] [--jobs 2] [--json
-// docs/kernels-amd.json]
+// Usage: npm run kernels:check -- [--arch gfx906,gfx1030] [--module unary,cast] [--sample] [--jobs 2]
+//   [--json docs/kernels-amd.json]
 // Compilers run in child processes: one that aborts costs its part only. Compiled code is kept in the kernel cache.
 // --sample: every symbol of Candle's, and of our own each template on one of its dtypes; --json adds a record of each
 // target to FILE.

@@ -1,6 +1,5 @@
 // Steps that are recorded and repeated: the same numbers as op by op, whatever changes from step to step, and refusals
-// of
-// what a recording cannot know.
+// of what a recording cannot know.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { GpuBackend } from '../src/backends/gpu/gpu.js';

@@ -35,8 +35,7 @@ struct Matrix {
   int64_t row, column;  // strides in elements
 };
 // What a convolution multiplies its weights by: for every channel and tap a row, for every position of the result,
-// picture
-// by picture, a column. Distances are in elements; H and W is what a picture has, h and w what its result has.
+// picture by picture, a column. Distances are in elements; H and W is what a picture has, h and w what its result has.
 struct Pictures {
   const char* data;
   int64_t picture, channel, row, column;

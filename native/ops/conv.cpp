@@ -1,6 +1,5 @@
 // Convolutions as matrix products: the product unrolls the pictures into its own panels; for a few filters, stretches
-// of
-// output positions are unrolled into a block that stays in the cache. Integers by plain loops.
+// of output positions are unrolled into a block that stays in the cache. Integers by plain loops.
 #include <cinttypes>
 #include <cstdlib>
 

@@ -91,8 +91,7 @@ template <class Each> void eachStretch(const Product& p, int64_t j, int64_t n, E
   }
 }
 // A block of m rows and n columns of the result, from row i and column j on: in place, or as sums that are delivered
-// when
-// they are complete. What results begin with comes first in their sums, wherever they are made.
+// when they are complete. What results begin with comes first in their sums, wherever they are made.
 template <class S, class E> struct Block {
   const Product& p;
   int64_t j, m, n;

@@ -182,8 +182,7 @@ export class NcclTransport implements Transport {
   }
   /**
    * For a process that ends without having closed its groups: the library has threads of its own for each, which must
-   * not
-   * run while the process is taken down around them. No other rank needs to take part.
+   * not run while the process is taken down around them. No other rank needs to take part.
    */
   abandon(): void {
     if (this.#ended) return;

@@ -32,8 +32,7 @@ export interface Item {
 
 /**
  * Steps are shorter while few sequences run or wait, so that new ones have their first token sooner; with many of them
- * long
- * steps cost less in all.
+ * long steps cost less in all.
  */
 const BRIEF_STEP = 1024;
 const TOKENS_FOR_EACH = 8;

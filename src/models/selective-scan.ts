@@ -1,6 +1,5 @@
 // The first Mamba's scan: every channel keeps a row of numbers h = exp(step * rate) * h + step * value * key, each
-// number
-// with a rate of its own, and answers h . query. Computed in f32.
+// number with a rate of its own, and answers h . query. Computed in f32.
 import type { Tensor } from '../tensor/tensor.js';
 
 /**

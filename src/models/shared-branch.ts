@@ -1,6 +1,5 @@
 // Zamba 2's layers: Mamba 2, and in some of them, before it, a transformer block that several layers share. It reads
-// the
-// layer's input beside the embedding, and each layer that shares it adds narrow products of its own to the block's.
+// the layer's input beside the embedding, and each layer that shares it adds narrow products of its own to the block's.
 import { activation } from '../nn/activation.js';
 import type { Init } from '../nn/init.js';
 import { type AnyLinear, Linear, linear } from '../nn/layers.js';

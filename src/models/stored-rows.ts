@@ -1,6 +1,5 @@
 // Which bytes of a stored tensor make a part of a model: rows that a family's fused tensor keeps among others, in
-// another
-// order, and of those a rank's own. Only they are read.
+// another order, and of those a rank's own. Only they are read.
 import { ShapeError, UnsupportedError } from '../base/errors.js';
 import { formatShape, sizeOf } from '../base/shape.js';
 import { renamed } from '../io/derived-records.js';
@@ -64,8 +63,7 @@ const select = (t: Tensor, dim: number, places: Uint32Array | undefined): Tensor
 
 /**
  * Parts of one stored tensor, one after another along the dimension of their rows. The functions that take fused
- * tensors
- * apart are asked once with the numbers of all rows, which tells what to read.
+ * tensors apart are asked once with the numbers of all rows, which tells what to read.
  */
 export function take(
   stored: TensorRecord,

@@ -105,8 +105,7 @@ const spread = (x: Tensor, g: Tensor, { dims, keepdim }: ReduceParams): Tensor =
 
 /**
  * g times the product of all other elements over dims, for each element. A tree of products serves where dividing by
- * the element would
- * not: at zeros, and in gradients of any order.
+ * the element would not: at zeros, and in gradients of any order.
  */
 function timesOthers(x: Tensor, g: Tensor, dims: readonly number[]): Tensor {
   if (x.size === 0) return x.zerosLike();

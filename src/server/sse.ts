@@ -91,8 +91,7 @@ export class EventStream {
   }
   /**
    * Waits while what was sent waits to be joined, so that meanwhile pieces become one where they are made, and while
-   * the
-   * reader has not taken what was written; a reader that stalls loses its connection.
+   * the reader has not taken what was written; a reader that stalls loses its connection.
    */
   async ready(): Promise<void> {
     const response = this.#response;

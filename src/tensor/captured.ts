@@ -1,7 +1,6 @@
 // A function of tensors that a GPU repeats: recorded once for each list of shapes, then launched whole, so that the
-// host
-// has next to nothing to do. What makes a step of training differ from the one before comes from the host by itself
-// (step-recording.ts).
+// host has next to nothing to do. What makes a step of training differ from the one before comes from the host by
+// itself (step-recording.ts).
 import type { GpuBackend, Replay } from '../backends/gpu/gpu.js';
 import { ArgumentError, UnsupportedError } from '../base/errors.js';
 import { formatShape } from '../base/shape.js';
@@ -124,16 +123,12 @@ class RecordedStep<A extends readonly Tensor[], R extends CapturedAnswer> {
 
 /**
  * f as work that a GPU repeats without the host: for steps of training, `captured((x, y) => { const loss =
- * model.loss(x, y);
- * optimizer.backwardStep(loss); return loss; })`. The first call with tensors of some shapes runs op by op, the second
- * is
- * recorded, and every one from then on copies the tensors to where the recording reads them and launches it; each call
- * is
- * one step, with the same numbers. Learning rates, step counts and random streams go on from run to run; anything else
- * that
- * f reads outside of tensors stays what it was when it was recorded. What one step leaves for the next must be written
- * in
- * place, and nothing can be read in f: answer tensors, of which every call makes new ones. On the CPU f just runs.
+ * model.loss(x, y); optimizer.backwardStep(loss); return loss; })`. The first call with tensors of some shapes runs op
+ * by op, the second is recorded, and every one from then on copies the tensors to where the recording reads them and
+ * launches it; each call is one step, with the same numbers. Learning rates, step counts and random streams go on from
+ * run to run; anything else that f reads outside of tensors stays what it was when it was recorded. What one step
+ * leaves for the next must be written in place, and nothing can be read in f: answer tensors, of which every call makes
+ * new ones. On the CPU f just runs.
  */
 export function captured<A extends readonly Tensor[], R extends CapturedAnswer>(
   f: (...inputs: A) => R,

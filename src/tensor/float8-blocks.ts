@@ -1,6 +1,5 @@
 // Weights as 8-bit floats (e4m3) with a scale for every 128 values of a row: few activations are multiplied with them
-// as
-// they are; for more, products decode some rows at a time, with ordinary ops, and take the memory of one piece.
+// as they are; for more, products decode some rows at a time, with ordinary ops, and take the memory of one piece.
 import { gradEnabled } from './autograd.js';
 import { scope } from './scope.js';
 import { tensor } from './create.js';

@@ -1,6 +1,5 @@
 // The descriptors that the stand-in of cuDNN's graph interface knows: which attributes each kind has, of which type,
-// and
-// which of them must be there before it is finalized.
+// and which of them must be there before it is finalized.
 import { CUDNN_GRAPH_NUMBERS as N } from '../cudnn-graph.js';
 import type { ConvSpec } from '../dnn.js';
 
