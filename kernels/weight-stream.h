@@ -18,7 +18,8 @@ template <class P> WICK_FN P* kept_shared(P* p) {
 }
 
 /**
- * Tiles that are asked for before what comes before has ended: its results, and the activations, would wait behind more.
+ * Tiles that are asked for before what comes before has ended: its results, and the activations, would wait behind
+ * more.
  */
 constexpr int EARLY_TILES = 1;
 
@@ -31,8 +32,8 @@ struct Rows {
 /**
  * Multiplies all sets of rows that fall to this group with M rows of activations and calls finish(set, sums), sums[r *
  * M + m] scattered over the lanes as scatter_sums leaves them. `ring` is this group's room, STAGES * R * tile bytes;
- * `turn(meanwhile)` makes the activations ready and calls meanwhile() while they are on their way; what ask(set) returns
- * is handed to finish. Weights are asked for before what comes before has ended: it must not write them.
+ * `turn(meanwhile)` makes the activations ready and calls meanwhile() while they are on their way; what ask(set)
+ * returns is handed to finish. Weights are asked for before what comes before has ended: it must not write them.
  */
 template <class Q, int R, int M, int STAGES> struct WeightStream {
   typedef typename UnitFor<Q, M>::type Unit;

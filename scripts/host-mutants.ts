@@ -112,7 +112,7 @@ const GUARDS: Readonly<Partial<Record<Area, Readonly<Record<string, Guard>>>>> =
     'src/backends/gpu/elementwise': [
       launches('elementwise,castTo'),
       part('add,exp,where,castTo,affine,powf'),
-      ...tests('fuse'),
+      ...tests('fuse', 'kernels-elementwise'),
       matrix('add,exp,where,castTo,affine,powf'),
     ],
     'src/backends/gpu/attention': [launches('sdpa'), part('sdpa'), ...tests('attention-grid'), matrix('sdpa')],
@@ -136,12 +136,6 @@ const GUARDS: Readonly<Partial<Record<Area, Readonly<Record<string, Guard>>>>> =
       ),
     ),
     'src/backends/gpu/allocator': tests('gpu-memory', 'leaks', 'sim-driver'),
-    'src/kernels/elementwise-plan': [
-      launches('elementwise'),
-      part('add,exp,where,castTo'),
-      matrix('add,exp'),
-      ...tests('kernels-elementwise'),
-    ],
     'src/backends/gpu/attention-kernels': [launches('sdpa'), part('sdpa'), ...tests('attention-grid'), matrix('sdpa')],
   },
   io: {

@@ -6,7 +6,7 @@ import { type DType, DTYPE, NUMBERS, type Value } from '../src/base/dtype.js';
 import { castValue } from '../src/ops/movement.js';
 import { Layout } from '../src/base/layout.js';
 import { ArgBuffer } from '../src/driver/args.js';
-import { magicDivisor, packElementwise, planElementwise } from '../src/kernels/elementwise-plan.js';
+import { magicDivisor, packElementwise, planElementwise } from '../src/backends/gpu/elementwise.js';
 import {
   castChain,
   chain,

@@ -26,7 +26,7 @@ export interface Chain {
 export const ELEMENTWISE = new KernelModule('elementwise');
 const MAX_INPUTS = 4;
 export const MAX_DIMS = 8;
-const OPERANDS = MAX_INPUTS + 1;
+export const OPERANDS = MAX_INPUTS + 1;
 /** Layouts of output and inputs by value; in 32 bits with numbers that divide by the sizes (magicDivisor). */
 export const LAYOUT32 = new Struct('Layout32', {
   count: 'i32',

@@ -1,7 +1,7 @@
-// What TypeScript reads of C++. Kernels declare themselves (declare.ts), so none of this says what a kernel takes. Three
-// things no declaration can say: which parts of the headers a kernel reaches, some of them made by macros (needed.ts);
-// what a user's own kernel takes (user-kernels.ts); and what Candle's files hold (src/parity/candle-source.ts). They
-// share comments, brackets, lists of arguments and function-like macros here.
+// What TypeScript reads of C++. Kernels declare themselves (declare.ts), so none of this says what a kernel takes.
+// Three things no declaration can say: which parts of the headers a kernel reaches, some of them made by macros
+// (needed.ts); what a user's own kernel takes (user-kernels.ts); and what Candle's files hold
+// (src/parity/candle-source.ts). They share comments, brackets, lists of arguments and function-like macros here.
 
 export interface Macro {
   readonly name: string;

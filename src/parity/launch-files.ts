@@ -10,7 +10,7 @@ const EVERY_LAUNCH = [
   ...'gpu context turn allocator touched uploads functions libraries plan plan-memo run-plan elementwise movement'
     .split(' ')
     .map((f) => `backends/gpu/${f}.js`),
-  ...'declare source expressions macros user-kernels host-unit joined elementwise elementwise-plan'
+  ...'declare source expressions macros user-kernels host-unit joined elementwise'
     .split(' ')
     .map((f) => `kernels/${f}.js`),
   'driver/args.js',

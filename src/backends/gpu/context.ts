@@ -101,7 +101,7 @@ export class GpuContext {
       () => functions.ready(fn),
     );
   }
-  /** Allows launches of a function with so many bytes of dynamic shared memory; `shared` says when that has happened. */
+  /** Allows launches of a function with so many bytes of dynamic shared memory; `shared` says when it has happened. */
   allowShared(r: { readonly fn: Fn; shared: number }, bytes: number): void {
     const { turn, functions } = this;
     const allow = (): void => {

@@ -170,7 +170,7 @@ const newToken = DECODE_ATTENTION.declare({
 
 /** Targets whose matrix units have operands lie as mma has them. */
 const hasTiles = ({ arch }: { readonly arch: string }): boolean => hasMatrixUnits({ arch }) && !arch.startsWith('gfx');
-/** Query heads of 16 bits that share a key, all at once through matrix units: eight at most, and four of 256 numbers. */
+/** Query heads of 16 bits that share a key, all at once through matrix units: eight at most, four of 256 numbers. */
 const unitHeads = (dim: number): number => (dim > 128 ? 4 : 8);
 /** Waves of a block: fewer where many sequences have blocks of their own. */
 const UNIT_WAVES = { whole: 8, paged: 4 } as const;

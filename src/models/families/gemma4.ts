@@ -40,10 +40,7 @@ function layerSizes(c: Config, s: Sizes, types: readonly string[], sameKeys: boo
   });
 }
 /** Which earlier layer's keys a layer looks at: of the last ones, the last of its kind that has its own. */
-export function lentKeys(
-  types: readonly string[],
-  shared: number,
-): (i: number) => { keysOf?: number; lends?: boolean } {
+function lentKeys(types: readonly string[], shared: number): (i: number) => { keysOf?: number; lends?: boolean } {
   const first = types.length - shared;
   const last = (type: string): number => types.slice(0, first).lastIndexOf(type);
   return (i) => (i >= first ? { keysOf: last(types[i]) } : i === last(types[i]) && shared > 0 ? { lends: true } : {});
