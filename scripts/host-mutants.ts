@@ -118,7 +118,7 @@ const GUARDS: Readonly<Partial<Record<Area, Readonly<Record<string, Guard>>>>> =
     'src/backends/gpu/attention': [launches('sdpa'), part('sdpa'), ...tests('attention-grid'), matrix('sdpa')],
     ...Object.fromEntries(
       Object.entries({
-        'decode,decode-experts,decode-latent,decode-tiles': 'decoding',
+        'decode,decode-experts,decode-latent,decode-sample,decode-tiles': 'decoding',
         'sample,attention-prompts,side-stream,uploads,run-plan,context':
           'decoding,drawing,prompts,streams,uploads,plans',
         'grouped,experts': 'matmulExperts',

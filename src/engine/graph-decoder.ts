@@ -2,7 +2,8 @@
 // step behind.
 import { ArgumentError, IndexError } from '../base/errors.js';
 import { decodes, gpuOf, SAMPLE } from '../backends/generation.js';
-import type { DecodeSteps, Draw, DrawBuffers, Slot } from '../backends/gpu/decode.js';
+import type { DecodeSteps, Slot } from '../backends/gpu/decode.js';
+import type { Draw, DrawBuffers } from '../backends/gpu/decode-sample.js';
 import type { Replay } from '../backends/gpu/gpu.js';
 import { hasLooseAdapters } from '../nn/lora.js';
 import { bytesOf, type DType } from '../base/dtype.js';

@@ -6,11 +6,12 @@ import type { HostBuffer } from '../../driver/driver.js';
 import { CTYPE, KernelModule, Struct } from '../../kernels/declare.js';
 import { BLOCK_TYPES, type BlockType } from '../../ops/quantized.js';
 import type { View } from '../backend.js';
-import { DECODE_TYPES, type DecodeType, gateNumber, SAMPLE } from '../generation.js';
+import { DECODE_TYPES, type DecodeType, gateNumber } from '../generation.js';
 import { together } from './attention-kernels.js';
 import type { GpuContext } from './context.js';
 import { type Chosen, gateLaunch, type Router, routerLaunch, sumLaunch } from './decode-experts.js';
 import { latentLaunches, type NewLatent } from './decode-latent.js';
+import { type Draw, type DrawBuffers, drawLaunches } from './decode-sample.js';
 import { BLOCK, DECODE_THREADS, NORMS, normName, normType, rowThreads, TILE, wanted } from './decode-tiles.js';
 import type { GpuBackend, Replay } from './gpu.js';
 import { hasMatrixUnits } from './matmul.js';
@@ -20,7 +21,6 @@ import { enqueue } from './run-plan.js';
 
 export const DECODE = new KernelModule('decode');
 export const DECODE_ATTENTION = new KernelModule('decode-attention');
-export const DECODE_SAMPLE = new KernelModule('decode-sample');
 export const DECODE_WEIGHTS = new KernelModule('decode-weights');
 const embedding = DECODE.declare({
   each: { dtype: DECODE_TYPES },
@@ -188,40 +188,6 @@ const byUnits = DECODE_ATTENTION.declare({
   launchedOn: (_, arch) => hasTiles({ arch }),
 });
 
-const SAMPLING = new Struct('Sampling', {
-  logits: 'pointer',
-  work: 'pointer',
-  tops: 'pointer',
-  masses: 'pointer',
-  bins: 'pointer',
-  candidates: 'pointer',
-  uniforms: 'pointer',
-  tokens: 'pointer',
-  state: 'pointer',
-  temperature: 'double',
-  topP: 'double',
-  minP: 'double',
-  penalty: 'double',
-  window: 'i32',
-  topK: 'i32',
-  n: 'i32',
-});
-const SAMPLE_THREADS = { constant: 'SAMPLE_THREADS', threads: BLOCK } as const;
-const sampleTop = DECODE_SAMPLE.declare({
-  each: { dtype: DECODE_TYPES },
-  symbol: ({ dtype }) => `decode_sample_top_${dtype}`,
-  body: ({ dtype }) => ({
-    threads: SAMPLE_THREADS,
-    params: { p: SAMPLING },
-    call: `decode_sample_top<${CTYPE[dtype]}>`,
-  }),
-});
-const sampleStep = DECODE_SAMPLE.declare({
-  each: { step: ['weigh', 'draw'] },
-  symbol: ({ step }) => `decode_sample_${step}`,
-  body: ({ step }) => ({ threads: SAMPLE_THREADS, params: { p: SAMPLING }, call: step }),
-});
-
 export interface Product {
   readonly x: View;
   /** (rows, values), or bytes of blocks (rows, bytes) of a type. */
@@ -276,30 +242,6 @@ export interface NewToken {
   readonly softcap?: number;
   /** Pages by number, rows of a page (a power of two), and the most tokens that there will be. */
   readonly paged?: { readonly table: View; readonly pageTokens: number; readonly room: number };
-}
-
-/** How a token is drawn: numbers of the kernel's struct Sampling. Greedy with a penalty is topK 1. */
-export interface Draw {
-  readonly temperature: number;
-  readonly topK: number;
-  readonly topP: number;
-  readonly minP: number;
-  readonly repetitionPenalty: number;
-  readonly repetitionWindow: number;
-}
-/** Memory of drawing on the device; `uniforms` and `tokens` go by position. */
-export interface DrawBuffers {
-  readonly logits: View;
-  /** As many floats as logits. */
-  readonly work: View;
-  /** SAMPLE.parts floats and doubles, SAMPLE.bins + 2 zeros, SAMPLE.most words of eight bytes. */
-  readonly tops: View;
-  readonly masses: View;
-  readonly bins: View;
-  readonly candidates: View;
-  readonly uniforms: View;
-  readonly tokens: View;
-  readonly state: View;
 }
 
 /** A place on the host where one number arrives at a time. */
@@ -481,10 +423,7 @@ export class DecodeSteps {
   }
   /** The next token is drawn; -1 where too many can be. State moves on. */
   draw(b: DrawBuffers, d: Draw): void {
-    const { temperature, topP, minP, topK, repetitionPenalty: penalty, repetitionWindow: window } = d;
-    const p = { ...b, temperature, topP, minP, topK, penalty, window, n: b.logits.layout.size };
-    this.#run(launch(sampleTop, { dtype: this.#type }, SAMPLE.parts, BLOCK, { p }));
-    for (const step of ['weigh', 'draw'] as const) this.#run(launch(sampleStep, { step }, SAMPLE.parts, BLOCK, { p }));
+    for (const l of drawLaunches(this.#type, b, d)) this.#run(l);
   }
 
   capture(f: () => void): Replay {

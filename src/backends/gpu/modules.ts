@@ -3,9 +3,10 @@ import { ArgumentError } from '../../base/errors.js';
 import type { Entry, KernelModule } from '../../kernels/declare.js';
 import { CANDLE_MODULES } from '../../kernels/candle.js';
 import { declaredUnit, type Unit } from '../../kernels/source.js';
-import { DECODE, DECODE_ATTENTION, DECODE_SAMPLE, DECODE_WEIGHTS } from './decode.js';
+import { DECODE, DECODE_ATTENTION, DECODE_WEIGHTS } from './decode.js';
 import { DECODE_EXPERTS } from './decode-experts.js';
 import { DECODE_LATENT } from './decode-latent.js';
+import { DECODE_SAMPLE } from './decode-sample.js';
 import { FAMILY_MODULES } from './families.js';
 import { SAMPLE_MODULE } from './sample.js';
 
