@@ -9,12 +9,15 @@ import { ggmlType } from '../src/base/blocks/types.js';
 import type { GgufValue } from '../src/io/gguf-value.js';
 import { writeGguf } from '../src/io/gguf-write.js';
 import { builtinModel, LanguageModel } from '../src/engine/language-model.js';
+import { loadTensors, saveTensors } from '../src/io/index.js';
 import { SafeTensors } from '../src/io/safetensors.js';
 import { type CausalLM, loadModel } from '../src/models/index.js';
 import { MODEL_TOLERANCE, relativeError } from '../src/parity/model-checks.js';
 import { noGrad } from '../src/tensor/autograd.js';
+import { tensor } from '../src/tensor/create.js';
 import { Device } from '../src/tensor/device.js';
 import { scope } from '../src/tensor/scope.js';
+import type { Tensor } from '../src/tensor/tensor.js';
 import { scratch } from './io-support.js';
 import { answerOf, familyFolder, skipFamilies } from './models-support.js';
 
@@ -218,3 +221,58 @@ for (const [said, special, ids, ends] of GGUF_ENDS)
     assert.deepEqual(model.config.eosTokenIds, ends);
     model.dispose();
   });
+
+test(
+  'tables of what heads fade to count as a file has them, for whole prompts and token by token',
+  {
+    skip: skipFamilies,
+  },
+  () =>
+    scope(() => {
+      const block = 16;
+      /** The folder of a MiniMax with tables whose heads fade `times` as fast as its config says. */
+      const withTables = (times: number): string => {
+        const dir = familyFolder('minimax', (f) => ({ ...f, config: { ...f.config, block_size: block } }));
+        const tensors = loadTensors(join(dir, 'model.safetensors'), { device: 'cpu' });
+        for (const key of [...tensors.keys()].filter((k) => k.endsWith('self_attn.qkv_proj.weight'))) {
+          const at = key.replace('qkv_proj.weight', '');
+          const layer = Number(at.split('.')[2]);
+          const [heads, layers] = [4, 3];
+          const deep = 1 - layer / (layers - 1 + 1e-5) + 1e-5;
+          const table = (name: string, shape: number[], of: (rate: number, i: number) => number): void => {
+            const each = shape.reduce((a, b) => a * b, 1) / heads;
+            const rate = (i: number): number => times * deep * 2 ** ((-8 / heads) * (Math.floor(i / each) + 1));
+            const data = Float32Array.from({ length: heads * each }, (_, i) => of(rate(i), i % each));
+            tensors.set(`${at}${name}`, tensor(data, { shape, device: 'cpu' }));
+          };
+          table('slope_rate', [heads, 1, 1], (r) => r);
+          table('query_decay', [heads, block, 1], (r, i) => Math.exp(-r * (i + 1)));
+          table('key_decay', [heads, block, 1], (r, i) => Math.exp(-r * (block - i - 1)));
+          table('diagonal_decay', [1, heads, block, block], (r, i) => {
+            const past = Math.floor(i / block) - (i % block);
+            return past >= 0 ? Math.exp(-r * past) : 0;
+          });
+        }
+        saveTensors(join(dir, 'model.safetensors'), tensors);
+        return dir;
+      };
+      const ids = answerOf('minimax', 'input_ids');
+      const answers = (times: number): { whole: Tensor; stepwise: Tensor } => {
+        const { model } = loadModel<CausalLM>(withTables(times), { device: 'cpu', kind: 'decoder' });
+        return noGrad(() => {
+          const cache = model.newCache();
+          const [first, ...rest] = Array.from({ length: ids.shape[1] }, (_, i) =>
+            model.forward(ids.narrow(1, i, 1), cache),
+          );
+          return { whole: model.forward(ids), stepwise: first.cat(rest, 1) };
+        });
+      };
+      const want = answerOf('minimax', 'logits');
+      const same = answers(1);
+      assert.ok(relativeError(same.whole, want) <= MODEL_TOLERANCE, 'the tables that the config makes');
+      assert.ok(relativeError(same.stepwise, want) <= MODEL_TOLERANCE, 'the same, token by token');
+      const other = answers(1.5);
+      assert.ok(relativeError(other.whole, want) > 100 * MODEL_TOLERANCE, 'other tables give other answers');
+      assert.ok(relativeError(other.stepwise, other.whole) <= MODEL_TOLERANCE, 'and the same ones token by token');
+    }),
+);

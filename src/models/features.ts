@@ -177,6 +177,8 @@ export interface FadingAttention {
   readonly headDim: number;
   /** What a head's matrix is multiplied by before each token, as logarithms. */
   readonly rates: readonly number[];
+  /** Tokens of a prompt that go together; tables of what heads fade to are so long. */
+  readonly block: number;
   readonly eps: number;
   readonly activation: string;
 }

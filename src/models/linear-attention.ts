@@ -79,6 +79,38 @@ function inChunks(input: ScanInput, before: Tensor): Scanned {
   return { y: all.narrow(2, 0, t).permute([0, 2, 1, 3]), state };
 }
 
+/**
+ * What heads fade to within a block of tokens, as a file has it: what logarithms fall by per token (heads, 1, 1); from a
+ * block's start to its tokens and from these to its end, (heads, block, 1) each; between two, (1, heads, block, block).
+ */
+export type FadeTables = readonly [rate: Tensor, query: Tensor, key: Tensor, pair: Tensor];
+/** A text from its beginning, block by block, faded by tables. */
+export function scanByTables({ q, k, v }: Omit<ScanInput, 'decay'>, [rate, query, key, pair]: FadeTables): Scanned {
+  const [b, t, heads, keyDim] = q.shape;
+  const block = pair.shape[3];
+  let state = q.newZeros([b, heads, keyDim, v.shape[3]], 'f32');
+  const parts: Tensor[] = [];
+  for (let from = 0; from < t; from += block) {
+    const size = Math.min(block, t - from);
+    const [own, keys, values] = [q, k, v].map((x) => x.narrow(1, from, size).permute([0, 2, 1, 3]));
+    const fading = pair.narrow(2, 0, size).narrow(3, 0, size);
+    const within = own.matmul(keys.t()).mul(fading).matmul(values);
+    parts.push(
+      own
+        .mul(query.narrow(1, 0, size))
+        .matmul(state)
+        .add(within),
+    );
+    const added = keys
+      .mul(key.narrow(1, block - size, size))
+      .t()
+      .matmul(values);
+    state = state.mul(rate.affine(-size, 0).exp()).add(added);
+  }
+  const all = parts.length === 1 ? parts[0] : parts[0].cat(parts.slice(1), 2);
+  return { y: all.permute([0, 2, 1, 3]), state };
+}
+
 /** Tokens of a chunk whose rows decay apart: all their pairs meet channel by channel. */
 const CHANNEL_CHUNK = 16;
 

@@ -1,6 +1,7 @@
 // Mixers that remember a state instead of all keys: gated delta nets, Mamba, Mamba 2, the gated recurrence of
 // RecurrentGemma and MiniMax's attention that fades. All but the last begin with a short causal convolution by channel,
 // whose last inputs are remembered too.
+import type { Shape } from '../base/shape.js';
 import { activation } from '../nn/activation.js';
 import type { Init } from '../nn/init.js';
 import type { AnyLinear as Linear } from '../nn/layers.js';
@@ -9,11 +10,11 @@ import { tensor } from '../tensor/create.js';
 import { keep } from '../tensor/scope.js';
 import type { Tensor } from '../tensor/tensor.js';
 import type { Beside, ChannelDelta, DeltaNet, FadingAttention, GatedRecurrence, Mamba1, Mamba2 } from './features.js';
-import { scan, scanChannels } from './linear-attention.js';
+import { type FadeTables, scan, scanByTables, scanChannels } from './linear-attention.js';
 import { AttentionMixer, type MixerContext, type Norm, norm } from './mixers.js';
 import { recurrence, selectiveScan } from './selective-scan.js';
 import type { Shard } from './shard.js';
-import type { Weights } from './weights.js';
+import type { Role, Weights } from './weights.js';
 
 /** x (b, t, channels) through the convolution and the activation. */
 function convolved(x: Tensor, { layer, step }: MixerContext, weight: Tensor, bias?: Tensor): Tensor {
@@ -388,15 +389,29 @@ export class FadingMixer extends Module {
   readonly gate: Linear;
   readonly normWeight: Tensor;
   readonly out: Linear;
+  /** What heads fade to as the file has it, rounded to its dtype: whole prompts are multiplied by these. */
+  readonly tables: FadeTables | undefined;
   #rates: Tensor | undefined;
   constructor(w: Weights, f: FadingAttention, hidden: number, deep?: Init) {
     super();
     this.feature = f;
-    const width = f.heads * f.headDim;
+    const { heads, block } = f;
+    const width = heads * f.headDim;
+    const table = (role: Role, shape: Shape): Tensor => w.tensor(role, shape, undefined, 'weight', 'f32');
+    if (w.stored && w.has('fadeRate'))
+      this.tables = [
+        table('fadeRate', [heads, 1, 1]),
+        table('fadeQuery', [heads, block, 1]),
+        table('fadeKey', [heads, block, 1]),
+        table('fadePair', [1, heads, block, block]),
+      ];
     this.input = w.linear([{ role: 'stateIn', outputs: 3 * width }], hidden);
     this.gate = w.linear([{ role: 'stateGate', outputs: width }], hidden);
     this.normWeight = w.normWeight('stateNorm', [width]);
     this.out = w.linear([{ role: 'stateOut', outputs: hidden }], width, deep);
+  }
+  protected override buffers(): readonly string[] {
+    return ['tables'];
   }
   forward(x: Tensor, { layer, step }: MixerContext): Tensor {
     const { heads, headDim, rates, eps, activation: name } = this.feature;
@@ -404,9 +419,14 @@ export class FadingMixer extends Module {
     const made = step.withoutPads(activation(name)(this.input.forward(x)));
     const all = made.reshape([b, t, heads, 3 * headDim]).cast('f32');
     const parts = [0, 1, 2].map((i) => all.narrow(3, i * headDim, headDim));
-    this.#rates ??= x.device.now(() => keep(tensor(Float32Array.from(rates), { device: x.device })));
+    const { tables } = this;
+    this.#rates ??= x.device.now(() =>
+      keep(tables ? tables[0].reshape([heads]).neg() : tensor(Float32Array.from(rates), { device: x.device })),
+    );
     const decay = this.#rates.broadcastTo([b, t, heads]);
-    const y = step.overState(layer, [...parts, decay], ([q, k, v, decay], state) => scan({ q, k, v, decay }, state));
+    const y = step.overState(layer, [...parts, decay], ([q, k, v, decay], state) =>
+      tables && !state ? scanByTables({ q, k, v }, tables) : scan({ q, k, v, decay }, state),
+    );
     const normed = y
       .reshape([b, t, heads * headDim])
       .cast(x.dtype)

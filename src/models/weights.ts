@@ -38,6 +38,7 @@ export const LAYER_ROLES = [
   ...['qGate', 'stateIn', 'stateGate', 'stateRate', 'stateStep', 'stateConv', 'stateDecay', 'stateShift', 'stateSkip'],
   ...['stateNorm', 'stateOut', 'stateSteps', 'stateStepNorm', 'stateKeyNorm', 'stateQueryNorm', 'stateParts'],
   ...['stateQuery', 'stateKey', 'stateValue', 'stateStepIn', 'stateGateIn'],
+  ...['fadeRate', 'fadeQuery', 'fadeKey', 'fadePair'],
 ] as const;
 export type Role = (typeof MODEL_ROLES)[number] | (typeof LAYER_ROLES)[number];
 

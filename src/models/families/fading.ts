@@ -89,7 +89,8 @@ const recurrentGemma = family({
 function lightning(c: Config, { heads, headDim, layers }: Sizes, layer: number): FadingAttention {
   const deep = 1 - layer / (layers - 1 + 1e-5) + 1e-5;
   const rates = Array.from({ length: heads }, (_, h) => -deep * 2 ** ((-8 / heads) * (h + 1)));
-  return { kind: 'fading', heads, headDim, rates, eps: 1e-6, activation: activationOf(c) };
+  const block = c.count('block_size', 256, 1);
+  return { kind: 'fading', heads, headDim, rates, block, eps: 1e-6, activation: activationOf(c) };
 }
 const minimax = family({
   types: ['minimax'],
@@ -97,7 +98,7 @@ const minimax = family({
     const s = sizesOf(c);
     const rope = ropeOf(c, s, { theta: 1e6 });
     const window = c.optional('sliding_window');
-    c.ignore('block_size'); // how many tokens are computed together
+    c.ignore('block_size'); // only layers that fade read it
     const types = layerTypes(c, s.layers, (i) => (i % 2 ? 'linear_attention' : 'full_attention'));
     const pair = (name: string): readonly [number, number] => [
       c.number(`${name}_alpha_factor`, 1),
@@ -132,9 +133,11 @@ const minimax = family({
     stateGate: 'self_attn.output_gate',
     stateNorm: 'self_attn.norm',
     stateOut: 'self_attn.out_proj',
+    fadeRate: { name: 'self_attn.slope_rate', bare: true },
+    fadeQuery: { name: 'self_attn.query_decay', bare: true },
+    fadeKey: { name: 'self_attn.key_decay', bare: true },
+    fadePair: { name: 'self_attn.diagonal_decay', bare: true },
   },
-  // Tables of what heads fade to.
-  ignored: () => /self_attn\.(slope_rate|query_decay|key_decay|diagonal_decay)$/,
 });
 
 export const FADING_FAMILIES = [recurrentGemma, minimax];
