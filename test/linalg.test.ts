@@ -3,7 +3,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { arange, Device, type DType, full, grad, hessian, randn, type Tensor, tensor, zeros } from '../src/index.js';
-import { standInCalls } from '../src/driver/stand-ins/library.js';
+import { standInCalls } from '../src/stand-ins/library.js';
 import * as host from '../src/ops/linalg-host.js';
 import type { NestedInput } from '../src/tensor/create.js';
 

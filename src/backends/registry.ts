@@ -4,7 +4,7 @@ import { ArgumentError, DeviceError } from '../base/errors.js';
 import { requireFrom } from '../base/late.js';
 import type { DeviceInfo } from '../driver/driver.js';
 import { driverOrSentence, openDriver, VENDOR_NAMES, type VendorName, VENDORS } from '../driver/drivers.js';
-import type { HostedDevice } from '../driver/stand-ins/library.js';
+import type { HostedDevice } from '../stand-ins/library.js';
 import type { Backend } from './backend.js';
 import { openCpu } from './cpu.js';
 import type { GpuBackend } from './gpu/gpu.js';
@@ -21,7 +21,7 @@ const later = {
   sim: () => require('../driver/sim.js') as typeof import('../driver/sim.js'),
   emulator: () => require('../emulator/device.js') as typeof import('../emulator/device.js'),
   dryRun: () => require('../emulator/dry-device.js') as typeof import('../emulator/dry-device.js'),
-  standIns: () => require('../driver/stand-ins/index.js') as typeof import('../driver/stand-ins/index.js'),
+  standIns: () => require('../stand-ins/index.js') as typeof import('../stand-ins/index.js'),
 };
 const gpuBackend = (...args: ConstructorParameters<typeof GpuBackend>): GpuBackend =>
   new (later.gpu().GpuBackend)(...args);

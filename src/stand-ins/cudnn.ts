@@ -1,6 +1,6 @@
 // A stand-in of cuDNN's algorithms; its graph interface is in cudnn-graph.ts.
-import { CUDNN_NUMBERS as N, CUDNN_PERF, CUDNN_TYPES } from '../cudnn.js';
-import type { NativeArg } from '../ffi.js';
+import { CUDNN_NUMBERS as N, CUDNN_PERF, CUDNN_TYPES } from '../driver/cudnn.js';
+import type { NativeArg } from '../driver/ffi.js';
 import {
   type Convolution,
   ConvolutionLibrary,

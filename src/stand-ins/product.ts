@@ -1,7 +1,7 @@
 // Matrix products as the libraries define them, column by column on the host, with every operand checked against its
 // block.
-import type { DType } from '../../base/dtype.js';
-import type { Address } from '../driver.js';
+import type { DType } from '../base/dtype.js';
+import type { Address } from '../driver/driver.js';
 import { type HostedDevice, Misuse, Numbers } from './library.js';
 
 /** A batch of matrices stored by columns. */

@@ -1,14 +1,14 @@
 // Stand-ins of vendor libraries for devices that live on the host: 'sim:32+hipblaslt+rocblas+miopen'.
-import { DeviceError } from '../../base/errors.js';
-import { type Blas, withFallback } from '../blas.js';
-import { openCublasLt } from '../cublaslt.js';
-import { openCudnn } from '../cudnn.js';
-import type { Dnn } from '../dnn.js';
-import type { DeviceLibraries, Maybe } from '../driver.js';
-import { openHipblasLt } from '../hipblaslt.js';
-import { openMiopen } from '../miopen.js';
-import { openRocblas } from '../rocblas.js';
-import { openCusolver, openHipsolver, type Solver } from '../solver.js';
+import { DeviceError } from '../base/errors.js';
+import { type Blas, withFallback } from '../driver/blas.js';
+import { openCublasLt } from '../driver/cublaslt.js';
+import { openCudnn } from '../driver/cudnn.js';
+import type { Dnn } from '../driver/dnn.js';
+import type { DeviceLibraries, Maybe } from '../driver/driver.js';
+import { openHipblasLt } from '../driver/hipblaslt.js';
+import { openMiopen } from '../driver/miopen.js';
+import { openRocblas } from '../driver/rocblas.js';
+import { openCusolver, openHipsolver, type Solver } from '../driver/solver.js';
 import { cudnnStandIn } from './cudnn.js';
 import type { HostedDevice } from './library.js';
 import { ltStandIn } from './lt.js';

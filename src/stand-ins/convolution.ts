@@ -1,8 +1,8 @@
 // Convolutions as the libraries define them, with plain loops on the host: forward and by either operand.
-import type { DType } from '../../base/dtype.js';
-import type { ConvSpec } from '../dnn.js';
-import type { Address } from '../driver.js';
-import type { NativeArg } from '../ffi.js';
+import type { DType } from '../base/dtype.js';
+import type { ConvSpec } from '../driver/dnn.js';
+import type { Address } from '../driver/driver.js';
+import type { NativeArg } from '../driver/ffi.js';
 import { type Handles, type HostedDevice, Misuse, Numbers, type Symbols, typeOf, useWorkspace } from './library.js';
 
 type Four = readonly [number, number, number, number];

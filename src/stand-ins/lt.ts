@@ -1,9 +1,9 @@
 // Stand-ins of cuBLASLt and hipBLASLt: layouts, descriptors and preferences are bags of attributes of known sizes; the
 // numbers are the bindings' own.
-import { CUBLASLT_NUMBERS } from '../cublaslt.js';
-import type { NativeArg } from '../ffi.js';
-import { HIPBLASLT_NUMBERS } from '../hipblaslt.js';
-import { LT_TYPES, type LtNumbers } from '../lt.js';
+import { CUBLASLT_NUMBERS } from '../driver/cublaslt.js';
+import type { NativeArg } from '../driver/ffi.js';
+import { HIPBLASLT_NUMBERS } from '../driver/hipblaslt.js';
+import { LT_TYPES, type LtNumbers } from '../driver/lt.js';
 import {
   Handles,
   hostMemory,

@@ -1,7 +1,7 @@
 // A stand-in of NCCL and RCCL: ranks of a test meet through what it is given, sums are made in doubles, misuse throws.
-import { DTYPE, type DType } from '../../base/dtype.js';
-import type { NativeArg } from '../ffi.js';
-import { NCCL_NUMBERS as N, NCCL_TYPES, UNIQUE_ID_BYTES } from '../nccl.js';
+import { DTYPE, type DType } from '../base/dtype.js';
+import type { NativeArg } from '../driver/ffi.js';
+import { NCCL_NUMBERS as N, NCCL_TYPES, UNIQUE_ID_BYTES } from '../driver/nccl.js';
 import {
   checkMemory,
   Handles,

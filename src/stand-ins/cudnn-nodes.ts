@@ -1,10 +1,10 @@
 // Graphs of products, reductions and pointwise nodes, as a stand-in of cuDNN runs them: node by node with plain loops,
 // each by what its descriptors say. What does not fit together is refused, as is what the library would not take for
 // attention.
-import { DTYPE, type DType } from '../../base/dtype.js';
-import { ATTENTION_ALIGNMENT } from '../attention.js';
-import { CUDNN_GRAPH_NUMBERS as N } from '../cudnn-graph.js';
-import { ATTENTION_TYPES } from '../cudnn-nodes.js';
+import { DTYPE, type DType } from '../base/dtype.js';
+import { ATTENTION_ALIGNMENT } from '../driver/attention.js';
+import { CUDNN_GRAPH_NUMBERS as N } from '../driver/cudnn-graph.js';
+import { ATTENTION_TYPES } from '../driver/cudnn-nodes.js';
 import { hostMemory, type HostedDevice, Misuse, Numbers, typeOf } from './library.js';
 
 /** A tensor of a graph: in memory, by value, or between two nodes. */

@@ -3,10 +3,18 @@
 //
 // A library that is there answers misuse with a status, or with wrong numbers. A stand-in throws, and nothing catches
 // what it throws.
-import { DTYPE, type DType } from '../../base/dtype.js';
-import { DeviceError } from '../../base/errors.js';
-import type { Address, Device, Stream } from '../driver.js';
-import { type Bound, type Native, type NativeArg, nativeBlock, nativeView, symbolOf, type Table } from '../ffi.js';
+import { DTYPE, type DType } from '../base/dtype.js';
+import { DeviceError } from '../base/errors.js';
+import type { Address, Device, Stream } from '../driver/driver.js';
+import {
+  type Bound,
+  type Native,
+  type NativeArg,
+  nativeBlock,
+  nativeView,
+  symbolOf,
+  type Table,
+} from '../driver/ffi.js';
 
 /** A rule of the vendor's manual that a call breaks. No WickError: no fallback may take it for "not supported". */
 export class Misuse extends Error {}

@@ -1,6 +1,6 @@
 // A stand-in of MIOpen's immediate mode: solutions are asked for, compiled, then run.
-import type { NativeArg } from '../ffi.js';
-import { MIOPEN_NUMBERS as N, MIOPEN_SOLUTION, MIOPEN_TYPES } from '../miopen.js';
+import type { NativeArg } from '../driver/ffi.js';
+import { MIOPEN_NUMBERS as N, MIOPEN_SOLUTION, MIOPEN_TYPES } from '../driver/miopen.js';
 import { type Convolution, ConvolutionLibrary, type Kinds, type OfferCall } from './convolution.js';
 import { Handles, hostMemory, type HostedDevice, Misuse, StandIn, type Symbols, textAddress } from './library.js';
 

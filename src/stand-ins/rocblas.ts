@@ -1,6 +1,6 @@
 // A stand-in of rocBLAS: one call has all of a product.
-import type { NativeArg } from '../ffi.js';
-import { ROCBLAS_NUMBERS as N, ROCBLAS_TYPES } from '../rocblas.js';
+import type { NativeArg } from '../driver/ffi.js';
+import { ROCBLAS_NUMBERS as N, ROCBLAS_TYPES } from '../driver/rocblas.js';
 import { Handles, hostMemory, type HostedDevice, Misuse, StandIn, textAddress, typeOf } from './library.js';
 import { multiply, type Product } from './product.js';
 

@@ -1,7 +1,7 @@
 // The descriptors that the stand-in of cuDNN's graph interface knows: which attributes each kind has, of which type,
 // and which of them must be there before it is finalized.
-import { CUDNN_GRAPH_NUMBERS as N } from '../cudnn-graph.js';
-import type { ConvSpec } from '../dnn.js';
+import { CUDNN_GRAPH_NUMBERS as N } from '../driver/cudnn-graph.js';
+import type { ConvSpec } from '../driver/dnn.js';
 
 /** A descriptor: its kind, and the attributes that were set. */
 export interface Node {

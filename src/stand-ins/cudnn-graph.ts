@@ -1,9 +1,9 @@
 // A stand-in of cuDNN's graph interface: descriptors are bags of attributes; a finalized graph is a convolution or a
 // graph of nodes, which one of five engines runs on the host.
-import { CUDNN_TYPES } from '../cudnn.js';
-import { CUDNN_GRAPH_NUMBERS as N } from '../cudnn-graph.js';
-import { CONV_ALIGNMENT } from '../dnn.js';
-import type { NativeArg } from '../ffi.js';
+import { CUDNN_TYPES } from '../driver/cudnn.js';
+import { CUDNN_GRAPH_NUMBERS as N } from '../driver/cudnn-graph.js';
+import { CONV_ALIGNMENT } from '../driver/dnn.js';
+import type { NativeArg } from '../driver/ffi.js';
 import { checkConvolution, type Convolution, type ConvolutionHandle, convolve, type Plane } from './convolution.js';
 import { ATTRIBUTES, MAY, type Node, NODES, one, OPERATIONS, WIDTH } from './cudnn-descriptors.js';
 import { checkNodes, checkTensor, type GraphNode, type GraphTensor, graphType, runNodes } from './cudnn-nodes.js';

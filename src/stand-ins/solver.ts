@@ -1,7 +1,7 @@
 // A stand-in of cuSOLVER and hipSOLVER: factorizations of matrices of doubles that lie column after column, by plain
 // loops.
-import type { NativeArg } from '../ffi.js';
-import { CUSOLVER_NUMBERS, HIPSOLVER_NUMBERS } from '../solver.js';
+import type { NativeArg } from '../driver/ffi.js';
+import { CUSOLVER_NUMBERS, HIPSOLVER_NUMBERS } from '../driver/solver.js';
 import {
   checkMemory,
   Handles,
