@@ -331,6 +331,8 @@ const DIFFERENT: Readonly<Record<string, string>> = {
   'int(), byte() of numbers out of range': 'casts saturate, and NaN is 0; PyTorch leaves it to the processor',
   'x // 0, x / 0 of integers': '0, on every device; PyTorch raises an error on the CPU',
   'multinomial without replacement': 'more draws than weights above 0 are refused; PyTorch draws those of weight 0',
+  'two schedulers of one optimizer':
+    'refused when the first one steps after the other: SequentialLR and ChainedScheduler join them',
   'det of a singular matrix': 'its gradient is refused, since it is made of the inverse; PyTorch has one',
   'tensors sent to worker threads': 'their numbers travel: post `await x.data()` and make a tensor of it there',
   hardtanh: 'the gradient at the bounds is 1, as of clamp; PyTorch has 0 for hardtanh and 1 for clamp',
@@ -339,9 +341,13 @@ const DIFFERENT: Readonly<Record<string, string>> = {
     'PyTorch counts from the first of both',
   'RNN, LSTM, GRU, MultiheadAttention, Transformer layers':
     'the batch comes first, as with batch_first=True; forward answers outputs, `run` of recurrent layers states too',
+  'pack_padded_sequence, pad_packed_sequence':
+    '`lstm.run(x, undefined, { lengths: [5, 3] })`: steps beyond a length leave the state alone and answer 0',
   'MultiheadAttention, attn_mask':
     "true where a query sees a key; PyTorch's truth values of this one layer say the opposite",
-  binary_cross_entropy: 'what is no probability is refused on the CPU; on a GPU its loss is NaN, without a wait',
+  binary_cross_entropy:
+    'what is no probability is refused on the CPU; on a GPU its loss is NaN, without a wait; where input and target are ' +
+    'both 0 or both 1 the gradient is that of the logarithm, 1 or -1, where PyTorch has 0',
   'torch.save':
     'a state dict: `saveTensors("model.pt", model.stateDict())`, or `model.save("model.pt")`, which torch.load reads; ' +
     'other objects are not written',
@@ -352,7 +358,7 @@ const DIFFERENT: Readonly<Record<string, string>> = {
     '`new CrossEntropyLoss({ labelSmoothing: 0.1 }).forward(logits, target)`: options are one object, and a loss is a ' +
     'module since activations and pools are; the functions behind them are `losses.crossEntropy` and so on',
   'optim.lr_scheduler':
-    '`new StepLR(optimizer, 30, 0.1)` and so on, arguments in the order of PyTorch, options of OneCycleLR by name; each ' +
+    '`new StepLR(optimizer, 30, 0.1)` and so on, arguments in the order of PyTorch, options of OneCycleLR and CyclicLR by name; each ' +
     'is a `Scheduler` with a schedule, and schedules are functions that combine: `warmup(100, cosineDecay(1000))`',
   'options by name':
     "camelCase, and some shorter or longer: lr is `learningRate`, betas `{ beta1, beta2 }`, batch_size `batch`, num_layers `layers`, is_causal `causal`, scale_factor `scale`; PyTorch's name is refused with ours",

@@ -140,3 +140,10 @@ test("JSON of a tensor is its arrays, and an object's tensors load as a map's do
   assert.deepEqual(layer.loadStateDict({ weight: tensor([[3]]), bias: tensor([4]) }), { missing: [], unexpected: [] });
   assert.deepEqual(layer.forward(tensor([2])).toArray(), [10]);
 });
+
+test('the count of what is not 0 has a gradient of 0', () => {
+  const a = tensor([0, 2, NaN]).requireGrad();
+  const count = a.norm(0);
+  assert.equal(count.item(), 2);
+  assert.deepEqual(count.backward().of(a).toArray(), [0, 0, 0]);
+});

@@ -83,3 +83,15 @@ test('scatter takes a number for every place', () =>
     [0, 0, 7],
     [7, 0, 0],
   ]));
+
+test('what at() copied is not written: the tensor it came from would stay as it is', () => {
+  const z = zeros([4]);
+  const says = /assign: at\(\) copied this by an index tensor, a mask or a negative step/;
+  assert.throws(() => z.at(ids(0, 2)).assign(5), says);
+  assert.throws(() => z.at(z.eq(0)).assign(5), says);
+  assert.throws(() => z.at([undefined, undefined, -1]).assign(5), says);
+  assert.throws(() => z.at('::-1').assign(5), says);
+  const own = z.at(ids(0, 2)).copy().assign(5);
+  z.at('::2').assign(own);
+  assert.deepEqual(z.toArray(), [5, 0, 5, 0]);
+});

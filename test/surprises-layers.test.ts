@@ -161,3 +161,77 @@ test('convolutions take stride and padding in a row or by name', () => {
   assert.equal(new nn.LSTM(3, 4, 2).layers, 2);
   assert.deepEqual(zeros([1, 1, 5]).conv1d(zeros([1, 1, 3]), { stride: [2] }).shape, [1, 1, 2]);
 });
+
+/** Rates of PyTorch from an optimizer whose rate is 0.5. */
+const JOINED: Readonly<Record<string, readonly [make: (o: nn.HasRate) => nn.Scheduler, rates: readonly number[]]>> = {
+  'warmup, then a cosine': [
+    (o) => new nn.SequentialLR(o, [new nn.LinearLR(o, 0.1, 1, 3), new nn.CosineAnnealingLR(o, 4, 0.05)], [3]),
+    [0.05, 0.2, 0.35, 0.5, 0.434099, 0.275, 0.115901, 0.05, 0.115901],
+  ],
+  'two at once': [
+    (o) => new nn.ChainedScheduler([new nn.ConstantLR(o, 0.1, 4), new nn.ExponentialLR(o, 0.9)]),
+    [0.05, 0.045, 0.0405, 0.03645, 0.32805, 0.295245, 0.2657205],
+  ],
+  'a factor at every step': [
+    (o) => new nn.MultiplicativeLR(o, (step) => 1 - 0.1 * step),
+    [0.5, 0.45, 0.36, 0.252, 0.1512],
+  ],
+  'peaks that halve': [
+    (o) => new nn.CyclicLR(o, 0.1, 1, { stepSizeUp: 2, stepSizeDown: 1, mode: 'triangular2' }),
+    [0.1, 0.55, 1, 0.1, 0.325, 0.55, 0.1, 0.2125, 0.325],
+  ],
+  'peaks that fall by step': [
+    (o) => new nn.CyclicLR(o, 0.1, 1, { stepSizeUp: 2, mode: 'exp_range', gamma: 0.9 }),
+    [0.1, 0.505, 0.829, 0.42805, 0.1, 0.3657205],
+  ],
+};
+for (const [name, [make, rates]] of Object.entries(JOINED))
+  test(`schedulers of several parts: ${name}`, () => {
+    const optimizer = { learningRate: 0.5 };
+    const scheduler = make(optimizer);
+    for (const [i, rate] of rates.entries()) {
+      assert.ok(Math.abs(optimizer.learningRate - rate) < 1e-6, `step ${i}: ${optimizer.learningRate}, not ${rate}`);
+      scheduler.step();
+    }
+  });
+
+test('schedulers that would undo each other are refused, one after the other is not', () => {
+  const optimizer = { learningRate: 0.5 };
+  const first = new nn.StepLR(optimizer, 1, 0.1);
+  first.step();
+  const second = new nn.ExponentialLR(optimizer, 0.5);
+  assert.ok(Math.abs(second.step() - 0.025) < 1e-12);
+  assert.throws(() => first.step(), /StepLR: another scheduler of this optimizer set its rate since/);
+  const plateau = new nn.ReduceLROnPlateau(optimizer, { patience: 0, factor: 0.5 });
+  for (const measure of [1, 2]) plateau.step(measure);
+  assert.throws(() => second.step(), /ExponentialLR: another scheduler/);
+  const own = { learningRate: 1 };
+  const parts = [new nn.StepLR(own, 2), new nn.StepLR(own, 3)];
+  assert.throws(() => new nn.SequentialLR(own, parts, [3, 2]), /SequentialLR: milestones \[3, 2\] are not 1 rising/);
+  assert.throws(() => new nn.SequentialLR({ learningRate: 1 }, parts, [2]), /SequentialLR: .* schedulers of this opt/);
+  assert.throws(() => new nn.CyclicLR(own, 0.1, 1, { mode: 'square' as never }), /CyclicLR: unknown mode "square"/);
+});
+
+test('sequences of other lengths in one batch run as each would alone, in every layer and direction', () => {
+  const lengths = [3, 5, 1];
+  const x = randn([3, 5, 4], { seed: 5, dtype: 'f64' });
+  for (const make of [nn.RNN, nn.LSTM, nn.GRU]) {
+    const net = new make(4, 6, { layers: 2, bidirectional: true }).to(undefined, 'f64') as nn.LSTM;
+    const { output, state } = net.run(x, undefined, { lengths });
+    for (const [i, n] of lengths.entries()) {
+      const alone = net.run(x.at([i, i + 1], [0, n]));
+      assert.ok(output.at([i, i + 1], [0, n]).allclose(alone.output, { rtol: 0, atol: 1e-12 }), `${make.name} ${n}`);
+      assert.equal(output.at(i, [n]).abs().sum().item(), 0);
+      for (const part of Object.keys(state) as 'h'[])
+        assert.ok(state[part].at(':', [i, i + 1]).allclose(alone.state[part], { rtol: 0, atol: 1e-12 }), part);
+    }
+    assert.throws(() => net.run(x, undefined, { lengths: [5, 6, 1] }), /lengths \[5, 6, 1\] are not 3 whole numbers/);
+  }
+});
+
+test('a probability of 0 or 1 has a gradient', () => {
+  const p = tensor([0, 0, 1, 1, 0.5]).requireGrad();
+  const loss = nn.losses.bce(p, tensor([0, 1, 0, 1, 0.25]), { reduction: 'sum' });
+  assert.ok(Math.abs(loss.item() - (200 + Math.log(2))) < 1e-4);
+  assert.deepEqual(loss.backward().of(p).toArray(), [1, Math.fround(-1e12), Math.fround(1e12), -1, 1]);
+});

@@ -79,6 +79,15 @@ function requireProbabilities(op: string, p: Tensor): void {
     );
 }
 /**
+ * The logarithm, at least -100. There it is as steep as PyTorch lets it be, so that a probability of 0 or 1 has a
+ * gradient to leave by, and not NaN.
+ */
+function boundedLog(x: Tensor): Tensor {
+  const low = x.ge(0).logicalAnd(x.le(Math.exp(-100)));
+  const steep = x.dtype === 'f16' ? 65504 : 1e12;
+  return low.where(x.sub(x.detach()).affine(steep, -100), low.where(x.onesLike(), x).log());
+}
+/**
  * Binary cross entropy of probabilities; logarithms are at least -100, as in PyTorch. A number outside of 0 to 1 is
  * refused on the CPU; on a GPU, where looking would wait for it, its loss is NaN.
  */
@@ -87,10 +96,9 @@ export function bce(p: Tensor, y: Tensor, options: Omit<BceOptions, 'posWeight'>
   sameShapes('bce', p, y);
   requireProbabilities('bce', p);
   const t = y.cast(p.dtype);
-  const log = (x: Tensor): Tensor => x.log().clamp(-100, Infinity);
   const each = t
-    .mul(log(p))
-    .add(t.affine(-1, 1).mul(log(p.affine(-1, 1))))
+    .mul(boundedLog(p))
+    .add(t.affine(-1, 1).mul(boundedLog(p.affine(-1, 1))))
     .neg();
   return reduced('bce', options.weight ? each.mul(options.weight.cast(p.dtype)) : each, options.reduction);
 }

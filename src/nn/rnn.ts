@@ -3,7 +3,7 @@
 import { ArgumentError, ShapeError } from '../base/errors.js';
 import { formatShape } from '../base/shape.js';
 import { requireOptions, requireWhole } from '../ops/kernel-row.js';
-import { cat, stack, zeros } from '../tensor/create.js';
+import { cat, stack, tensor, zeros } from '../tensor/create.js';
 import { Tensor } from '../tensor/tensor.js';
 import { dropout } from './dropout.js';
 import { builderOf, MAKE_OPTIONS, type MakeOptions } from './fresh.js';
@@ -42,6 +42,14 @@ export interface LstmState {
 export interface GruState {
   /** The hidden state, (batch, hidden). */
   readonly h: Tensor;
+}
+/** What a pass over sequences takes. */
+export interface RunOptions {
+  /**
+   * How many steps each sequence of the batch has: steps beyond them are padding, whose output is 0 and which leaves
+   * the state alone, as PyTorch's packed sequences have it.
+   */
+  readonly lengths?: readonly number[] | Tensor;
 }
 /** What a pass over a sequence gives: outputs of all steps, and the states after the last, (layers, batch, hidden). */
 export interface RecurrentResult<S> {
@@ -171,11 +179,15 @@ abstract class Recurrent<S extends GruState> extends Module {
     ];
     return [this.weights().ih.shape[1], this.hidden, ...more].join(', ');
   }
+  /** A state with these parts. */
+  #parts(of: (part: keyof S & string) => Tensor): S {
+    return Object.fromEntries(this.#kind.parts.map((p) => [p, of(p)])) as unknown as S;
+  }
   /** A state of zeros for one layer and direction. */
   zeroState(batch: number): S {
     const { hh } = this.weights();
     const zero = (): Tensor => zeros([batch, this.hidden], { dtype: hh.dtype, device: hh.device });
-    return Object.fromEntries(this.#kind.parts.map((p) => [p, zero()])) as unknown as S;
+    return this.#parts(zero);
   }
   /** One step of the first layer from (batch, features). */
   step(x: Tensor, state: S): S {
@@ -186,14 +198,15 @@ abstract class Recurrent<S extends GruState> extends Module {
   seq(x: Tensor, initial: S = this.zeroState(x.shape[0])): S[] {
     return this.#pass(x, initial, this.weights(), this.reverse);
   }
-  #pass(x: Tensor, initial: S, w: Weights, back: boolean): S[] {
+  #pass(x: Tensor, initial: S, w: Weights, back: boolean, live?: readonly Tensor[]): S[] {
     const inputs = product(x, w.ih, w.bih);
     const steps = Array.from({ length: x.shape[1] }, (_, t) => t);
     const states: S[] = new Array(steps.length);
     let state = initial;
     for (const t of back ? steps.reverse() : steps) {
       const now = inputs.narrow(1, t, 1).squeeze([1]);
-      states[t] = state = this.#kind.advance(now, (h) => product(h, w.hh, w.bhh), state);
+      const next = this.#kind.advance(now, (h) => product(h, w.hh, w.bhh), state);
+      states[t] = state = live ? this.#parts((p) => live[t].where(next[p] as Tensor, state[p] as Tensor)) : next;
     }
     return states;
   }
@@ -205,11 +218,13 @@ abstract class Recurrent<S extends GruState> extends Module {
     );
   }
   /** Outputs of all steps, (batch, time, hidden) or twice as wide; the states too, beginning with a given one. */
-  run(x: Tensor, initial?: S): RecurrentResult<S> {
+  run(x: Tensor, initial?: S, options: RunOptions = {}): RecurrentResult<S> {
+    requireOptions(this.constructor.name, options, ['lengths']);
     if (x.rank !== 3 || x.shape[1] < 1)
       throw new ShapeError(
         `${this.constructor.name}: takes (batch, time, features) with a step at least, not ${formatShape(x.shape)}`,
       );
+    const live = options.lengths && liveSteps(this.constructor.name, x, options.lengths);
     const directions = this.bidirectional ? [false, true] : [this.reverse];
     const last: S[] = [];
     let y = x;
@@ -217,25 +232,36 @@ abstract class Recurrent<S extends GruState> extends Module {
       const outputs = directions.map((back, d) => {
         const at = layer * directions.length + d;
         const begin = initial ? this.#partOf(initial, at) : this.zeroState(x.shape[0]);
-        const states = this.#pass(y, begin, this.weights(layer, this.bidirectional && back), back);
+        const states = this.#pass(y, begin, this.weights(layer, this.bidirectional && back), back, live);
         last.push(states[back ? 0 : states.length - 1]);
-        return this.statesToTensor(states);
+        const all = this.statesToTensor(states);
+        return live ? stack(live, 1).where(all, all.constant(0)) : all;
       });
       y = outputs.length > 1 ? cat(outputs, -1) : outputs[0];
       if (this.training && layer < this.layers - 1) y = dropout(y, this.dropout);
     }
-    const joined = this.#kind.parts.map((p) => [p, stack(last.map((s) => s[p] as unknown as Tensor))]);
-    return { output: y, state: Object.fromEntries(joined) as unknown as S };
+    return { output: y, state: this.#parts((p) => stack(last.map((s) => s[p] as Tensor))) };
   }
   #partOf(state: S, at: number): S {
-    return Object.fromEntries(
-      this.#kind.parts.map((p) => [p, (state[p] as unknown as Tensor).narrow(0, at, 1).squeeze([0])]),
-    ) as unknown as S;
+    return this.#parts((p) => (state[p] as Tensor).narrow(0, at, 1).squeeze([0]));
   }
   /** Outputs of all steps from states of zeros. */
   forward(x: Tensor): Tensor {
     return this.run(x).output;
   }
+}
+/** For each step a truth value of every sequence (batch, 1): whether it is that long. */
+function liveSteps(name: string, x: Tensor, lengths: readonly number[] | Tensor): Tensor[] {
+  const list = lengths instanceof Tensor ? lengths.cast('f64').toArray<number[]>() : lengths;
+  const [batch, time] = x.shape;
+  if (list.length !== batch || list.some((n) => !Number.isInteger(n) || n < 1 || n > time))
+    throw new ArgumentError(`${name}: lengths [${list.join(', ')}] are not ${batch} whole numbers from 1 to ${time}`);
+  return Array.from({ length: time }, (_, t) =>
+    tensor(
+      list.map((n) => n > t),
+      { device: x.device },
+    ).unsqueeze(1),
+  );
 }
 const suffix = (layer: number, back: boolean): string => `_l${layer}${back ? '_reverse' : ''}`;
 function made(gates: number, inputs: number, hidden: number, vb: VarBuilder, bias: boolean, end: string): Weights {

@@ -11,12 +11,26 @@ import {
   polynomialDecay,
   type Schedule,
   stepDecay,
+  triangle,
 } from './schedule.js';
 
 /** Anything with a learning rate: every optimizer. */
 export interface HasRate {
   /** What a scheduler sets; optimizers read it at every step. */
   learningRate: number;
+}
+
+/** Which scheduler set an optimizer's rate last, and to what. */
+const lastSet = new WeakMap<HasRate, { readonly by: object; readonly rate: number }>();
+function setRate(optimizer: HasRate, rate: number, by: object = optimizer): void {
+  optimizer.learningRate = rate;
+  lastSet.set(optimizer, { by, rate });
+}
+/** The rate that factors are of: what the optimizer has, or had before schedulers were made for it one after another. */
+function firstRate(optimizer: HasRate): number {
+  const last = lastSet.get(optimizer);
+  const fresh = last?.by instanceof Scheduler && last.by.at === 0 && last.rate === optimizer.learningRate;
+  return fresh ? (last.by as Scheduler).base : optimizer.learningRate;
 }
 
 /**
@@ -39,14 +53,14 @@ export class Scheduler {
   constructor(optimizer: HasRate, schedule: Schedule) {
     this.optimizer = optimizer;
     this.schedule = schedule;
-    this.base = optimizer.learningRate;
+    this.base = firstRate(optimizer);
     this.#set();
   }
   #set(): void {
     const factor = this.schedule(this.#at);
     if (!Number.isFinite(factor))
       throw new ArgumentError(`Scheduler: the schedule's factor at step ${this.#at} is ${factor}, not a number`);
-    this.optimizer.learningRate = this.base * factor;
+    setRate(this.optimizer, this.base * factor, this);
   }
   /** Steps so far; setting it goes there, as after loading a checkpoint. */
   get at(): number {
@@ -60,6 +74,11 @@ export class Scheduler {
   }
   /** One step on; answers the new rate. */
   step(): number {
+    if (lastSet.get(this.optimizer)?.by !== this)
+      throw new ArgumentError(
+        `${this.constructor.name}: another scheduler of this optimizer set its rate since, which this one would undo; ` +
+          'join them: SequentialLR for one after another, ChainedScheduler for all at once',
+      );
     this.at = this.#at + 1;
     return this.optimizer.learningRate;
   }
@@ -138,7 +157,7 @@ export class PolynomialLR extends Scheduler {
 export class CosineAnnealingLR extends Scheduler {
   constructor(optimizer: HasRate, tMax: number | ScheduleNumbers<'tMax' | 'etaMin'>, etaMin?: number) {
     const n = numbersOf('CosineAnnealingLR', { tMax: undefined, etaMin: 0 }, [tMax, etaMin]);
-    const end = n.etaMin / optimizer.learningRate;
+    const end = n.etaMin / firstRate(optimizer);
     super(optimizer, (step) => end + ((1 - end) * (1 + Math.cos((Math.PI * step) / n.tMax))) / 2);
   }
 }
@@ -152,7 +171,7 @@ export class CosineAnnealingWarmRestarts extends Scheduler {
   ) {
     const defaults = { t0: undefined, tMult: 1, etaMin: 0 };
     const n = numbersOf('CosineAnnealingWarmRestarts', defaults, [t0, tMult, etaMin]);
-    super(optimizer, cosineRestarts(n.t0, n.tMult, n.etaMin / optimizer.learningRate));
+    super(optimizer, cosineRestarts(n.t0, n.tMult, n.etaMin / firstRate(optimizer)));
   }
 }
 /** Options of OneCycleLR. */
@@ -173,8 +192,81 @@ export class OneCycleLR extends Scheduler {
   constructor(optimizer: HasRate, options: OneCycleOptions) {
     requireOptions('OneCycleLR', options, ['maxLr', 'totalSteps', 'pctStart', 'divFactor', 'finalDivFactor']);
     const { maxLr, totalSteps, pctStart = 0.3, divFactor = 25, finalDivFactor = 1e4 } = options;
-    optimizer.learningRate = maxLr;
+    setRate(optimizer, maxLr);
     super(optimizer, oneCycle(totalSteps, pctStart, 1 / divFactor, 1 / (divFactor * finalDivFactor)));
+  }
+}
+
+/** What CyclicLR takes besides its two rates. */
+export interface CyclicOptions {
+  /** Steps on the way up; default 2000. */
+  readonly stepSizeUp?: number;
+  /** Steps on the way down; default as many as up. */
+  readonly stepSizeDown?: number;
+  /** Whether peaks stay, halve with every cycle, or fall by gamma with every step; default 'triangular'. */
+  readonly mode?: 'triangular' | 'triangular2' | 'exp_range';
+  /** The factor of 'exp_range'; default 1. */
+  readonly gamma?: number;
+}
+const PEAKS: Readonly<
+  Record<NonNullable<CyclicOptions['mode']>, (cycle: number, step: number, gamma: number) => number>
+> = {
+  triangular: () => 1,
+  triangular2: (cycle) => 0.5 ** cycle,
+  exp_range: (_, step, gamma) => gamma ** step,
+};
+/** Between two rates, straight up and down: `Scheduler` with `triangle`, whose peaks may fall. */
+export class CyclicLR extends Scheduler {
+  constructor(optimizer: HasRate, baseLr: number, maxLr: number, options: CyclicOptions = {}) {
+    requireOptions('CyclicLR', options, ['stepSizeUp', 'stepSizeDown', 'mode', 'gamma']);
+    const { stepSizeUp = 2000, stepSizeDown = stepSizeUp, mode = 'triangular', gamma = 1 } = options;
+    numbersOf('CyclicLR', { baseLr: undefined, maxLr: undefined }, [baseLr, maxLr]);
+    const peak = PEAKS[mode];
+    if (!peak) throw new ArgumentError(`CyclicLR: unknown mode "${mode}"; known are ${Object.keys(PEAKS).join(', ')}`);
+    const up = triangle(stepSizeUp, 0, stepSizeDown);
+    setRate(optimizer, maxLr);
+    super(optimizer, (step) => {
+      const cycle = Math.floor(step / (stepSizeUp + stepSizeDown));
+      return (baseLr + (maxLr - baseLr) * up(step) * peak(cycle, step, gamma)) / maxLr;
+    });
+  }
+}
+/** The rate times a function of the step, at every step anew. */
+export class MultiplicativeLR extends Scheduler {
+  constructor(optimizer: HasRate, factor: Schedule) {
+    const products = [1];
+    super(optimizer, (step) => {
+      for (let i = products.length; i <= step; i++) products.push(products[i - 1] * factor(i));
+      return products[step];
+    });
+  }
+}
+/** Schedulers that a list holds, of one optimizer. */
+function requireOwn(name: string, optimizer: HasRate, schedulers: readonly Scheduler[]): void {
+  if (schedulers.length === 0 || schedulers.some((s) => !(s instanceof Scheduler) || s.optimizer !== optimizer))
+    throw new ArgumentError(`${name}: takes a list of schedulers of this optimizer, with one at least`);
+}
+/** One scheduler after another, each counting its steps from its milestone: warmup first, for instance. */
+export class SequentialLR extends Scheduler {
+  constructor(optimizer: HasRate, schedulers: readonly Scheduler[], milestones: readonly number[]) {
+    requireOwn('SequentialLR', optimizer, schedulers);
+    const rising = milestones.every((m, i) => Number.isInteger(m) && m > (i > 0 ? milestones[i - 1] : 0));
+    if (milestones.length !== schedulers.length - 1 || !rising)
+      throw new ArgumentError(
+        `SequentialLR: milestones [${milestones.join(', ')}] are not ${schedulers.length - 1} rising whole numbers above 0`,
+      );
+    super(optimizer, (step) => {
+      const now = milestones.filter((m) => m <= step).length;
+      const { schedule, base } = schedulers[now];
+      return (schedule(step - (now > 0 ? milestones[now - 1] : 0)) * base) / schedulers[0].base;
+    });
+  }
+}
+/** All schedulers at once: their factors are multiplied. */
+export class ChainedScheduler extends Scheduler {
+  constructor(schedulers: readonly Scheduler[]) {
+    requireOwn('ChainedScheduler', schedulers[0]?.optimizer, schedulers);
+    super(schedulers[0].optimizer, (step) => schedulers.reduce((product, s) => product * s.schedule(step), 1));
   }
 }
 
@@ -238,7 +330,7 @@ export class ReduceLROnPlateau {
       this.#bad = 0;
     }
     if (this.#bad > patience) {
-      this.optimizer.learningRate = Math.max(min, this.optimizer.learningRate * factor);
+      setRate(this.optimizer, Math.max(min, this.optimizer.learningRate * factor), this);
       this.#cooling = cooldown;
       this.#bad = 0;
     }

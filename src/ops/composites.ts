@@ -241,7 +241,7 @@ export const compositeOps = rows({
         if (Number.isNaN(p)) throw new ArgumentError('norm: the order is NaN');
         requireFlag('norm', 'keepdim', keepdim);
         const list = normalizeDims('norm', dims, w.rank);
-        if (p === 0) return w.ne(0).cast(w.dtype).sum(list, keepdim);
+        if (p === 0) return w.ne(0).where(w.onesLike(), w.sign()).sum(list, keepdim); // sign: a gradient of 0
         const size = w.abs();
         if (p === 1 || list.some((d) => w.shape[d] === 0)) return size.sum(list, keepdim);
         if (p === Infinity || p === -Infinity) {
@@ -299,6 +299,11 @@ export const compositeOps = rows({
         );
       }
       const side = (i: number, after: 0 | 1): number => pads[2 * (x.rank - 1 - i) + after] ?? 0;
+      const gone = x.shape.findIndex((n, i) => n + Math.min(0, side(i, 0)) + Math.min(0, side(i, 1)) < 0);
+      if (gone >= 0)
+        throw new ShapeError(
+          `pad: ${formatShape(pads)} crops more than dimension ${gone} of ${formatShape(x.shape)} has`,
+        );
       const cut = x.shape.reduce(
         (t, n, i) =>
           side(i, 0) < 0 || side(i, 1) < 0 ? t.slice(i, Math.max(0, -side(i, 0)), n + Math.min(0, side(i, 1))) : t,
@@ -313,7 +318,12 @@ export const compositeOps = rows({
       );
     },
     [on([2, 3], [1, 2]), on([2, 3], [1, 2, 0, 3])],
-    { errors: [{ ...on([3], [1, 2, 3]), code: 'E_ARGUMENT', says: /pad: \[1, 2, 3\]/ }] },
+    {
+      errors: [
+        { ...on([3], [1, 2, 3]), code: 'E_ARGUMENT', says: /pad: \[1, 2, 3\]/ },
+        { ...on([2, 3], [-2, -2]), code: 'E_SHAPE', says: /pad: \[-2, -2\] crops more than dimension 1 of \[2, 3\]/ },
+      ],
+    },
   ),
   padSame: of(
     'edge elements repeated before and after along dim',

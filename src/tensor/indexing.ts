@@ -22,6 +22,20 @@ export type Index =
 /** Index tensors by the dimension that they select along. */
 type Chosen = Map<number, Tensor>;
 
+/** What index tensors, masks and negative steps gave: copies, so that writing there would change nothing else. */
+const copies = new WeakSet<Tensor>();
+const isCopied = (i: Index): boolean =>
+  typeof i === 'string' ? /:.*:-/.test(i) : Array.isArray(i) ? (i[2] ?? 1) < 0 : isTensor(i);
+/** Refuses to write into what `at` has copied, which in PyTorch's brackets would write into the tensor itself. */
+export function requireView(x: Tensor): void {
+  if (copies.has(x))
+    throw new ArgumentError(
+      'assign: at() copied this by an index tensor, a mask or a negative step, and the tensor itself would stay as it ' +
+        'is; write x.assign(x.indexPut([rows], y)) or x.assign(x.maskedFill(mask, 0)), or at(...).copy() for a tensor ' +
+        'of its own',
+    );
+}
+
 /**
  * A view or copy by indices, as in PyTorch; Tensor's `at` with the tensor as an argument. Several index tensors belong
  * together: `x.at(rows, columns)` picks an element for each pair.
@@ -50,7 +64,9 @@ export function at(x: Tensor, ...indices: Index[]): Tensor {
     else if (several) for (const places of placesOf(out, index, dim)) chosen.set(dim++, places);
     else out = selectMasked(out, index, dim++);
   }
-  return chosen.size > 0 ? choose(out, chosen) : out;
+  const found = chosen.size > 0 ? choose(out, chosen) : out;
+  if (indices.some(isCopied)) copies.add(found);
+  return found;
 }
 
 /** The positions where a mask is not 0: for every dimension that it lies on, a list of numbers. */

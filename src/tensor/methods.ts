@@ -10,7 +10,7 @@ import { type NestedInput, tensor } from './create.js';
 import { Device } from './device.js';
 import { apply, copyInto } from './dispatch.js';
 import { display } from './display.js';
-import { at, type Index, maskedSelect, nonzero } from './indexing.js';
+import { at, type Index, maskedSelect, nonzero, requireView } from './indexing.js';
 import {
   bernoulli,
   type DrawOptions,
@@ -166,7 +166,10 @@ Tensor.prototype.allclose = function (other: Tensor, options?: CloseOptions) {
 
 connect({
   display,
-  assignInto: copyInto,
+  assignInto: (dst: Tensor, src: Tensor): void => {
+    requireView(dst);
+    copyInto(dst, src);
+  },
   held: (t: Tensor): void => stepRecording()?.held(t),
   moveTo: (t: Tensor, to: Device | string): Tensor => {
     const device = Device.of(to);
