@@ -56,6 +56,34 @@ test('a stop text ends the answer before it, however tokens cut it', async () =>
   }
 });
 
+test('log-probabilities are those of the text that is shown, however a stop text cuts it', async () => {
+  const { text, logprobs: all = [] } = await ask({ logprobs: 1 });
+  for (const [from, length] of [
+    [3, 2],
+    [5, 9],
+    [11, 1],
+    [0, 4],
+  ]) {
+    const stop = text.slice(from, from + length);
+    let [shown, made] = ['', ''];
+    const told: number[] = [];
+    for (const piece of await pieces({ stop: [stop], logprobs: 1 })) {
+      shown += piece.text;
+      for (const l of piece.logprobs ?? []) {
+        assert.ok(made.length < shown.length, 'its text is shown');
+        made += l.text;
+        told.push(l.token);
+      }
+    }
+    assert.equal(shown, text.slice(0, text.indexOf(stop)));
+    assert.ok(made.startsWith(shown), 'all of what is shown has its own');
+    assert.deepEqual(
+      told,
+      all.slice(0, told.length).map((l) => l.token),
+    );
+  }
+});
+
 test('stop tokens, end tokens and lengths', async () => {
   const plain = await ask({});
   assert.equal(plain.reason, 'length');

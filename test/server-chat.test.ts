@@ -1,6 +1,7 @@
 // POST /v1/chat/completions against an engine that plays a script: shape of answers and streams, tools, reasoning.
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
+import { ArgumentError } from '../src/base/errors.js';
 import { events, noModel, scripted } from './server-support.js';
 
 const user = (content: string) => [{ role: 'user', content }];
@@ -140,7 +141,7 @@ describe('chat completions', { skip: noModel }, () => {
     await using s = await scripted({
       answer: (r) =>
         JSON.stringify(r.grammar ?? null).includes('"array"')
-          ? ['[{"name": "weather", "arguments": {"ci', 'ty": "Rome"}}]']
+          ? ['[{"na', 'me": "weather", "arguments": {"ci', 'ty": "Rome"}}]']
           : ['{"city":', ' "Oslo"}'],
     });
     const ask = { messages: user('weather?'), tools: [WEATHER] };
@@ -153,6 +154,19 @@ describe('chat completions', { skip: noModel }, () => {
       .choices[0];
     assert.equal(required.message.tool_calls[0].function.arguments, '{"city": "Rome"}');
     assert.equal(required.finish_reason, 'tool_calls');
+    for (const [stream, max_tokens] of [false, true].flatMap((streams) => [1, 2].map((n) => [streams, n] as const))) {
+      const cut = { ...ask, tools: [WEATHER, WEATHER], tool_choice: 'required', max_tokens, stream };
+      const got = await s.post('/v1/chat/completions', cut);
+      const parts = stream
+        ? (await events(got)).slice(0, -1).map((f) => JSON.parse(f.data).choices[0])
+        : [(await got.json()).choices[0]].map((k) => ({ ...k, delta: k.message }));
+      assert.equal(parts.at(-1).finish_reason, 'length');
+      assert.equal(parts.map((k) => k.delta.content ?? '').join(''), '', 'no unfinished JSON as text');
+      const calls = parts.flatMap((k) => k.delta.tool_calls ?? []);
+      const written = calls.map((k) => k.function.arguments).join('');
+      assert.equal(written, max_tokens === 1 ? '' : '{"ci', 'arguments as far as they were written');
+    }
+    s.engine.requests.splice(2);
     const none = (await (await s.post('/v1/chat/completions', { ...ask, tool_choice: 'none' })).json()).choices[0];
     assert.equal(none.message.content, '{"city": "Oslo"}');
     assert.ok(!s.engine.tokenizer.decode(s.engine.requests[2].prompt).includes('weather"'));
@@ -201,6 +215,29 @@ describe('chat completions', { skip: noModel }, () => {
       s.engine.requests.map((r) => r.grammar),
       [{ kind: 'json' }, { kind: 'schema', schema }],
     );
+  });
+
+  test('what is wrong with a grammar names the field that it stands in', async () => {
+    await using s = await scripted({ answer: () => [new ArgumentError('grammar: no such type')] });
+    const ask = { messages: user('?') };
+    const chat = '/v1/chat/completions';
+    const format = { type: 'json_object' };
+    const { name, parameters } = WEATHER.function;
+    for (const [path, body, param] of [
+      [chat, { ...ask, response_format: format }, 'response_format'],
+      [chat, { ...ask, tools: [WEATHER], tool_choice: 'required' }, 'tools'],
+      ['/v1/responses', { input: '?', text: { format } }, 'text'],
+      [
+        '/v1/responses',
+        { input: '?', tools: [{ type: 'function', name, parameters }], tool_choice: 'required' },
+        'tools',
+      ],
+    ] as const) {
+      const got = await s.post(path, body);
+      assert.equal(got.status, 400);
+      const { error } = await got.json();
+      assert.deepEqual([error.message, error.param], ['grammar: no such type', param]);
+    }
   });
 
   test('an error inside a stream is told there', async () => {

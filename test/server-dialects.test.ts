@@ -249,6 +249,13 @@ describe('/v1/messages', { skip: noModel }, () => {
     ])
       assert.ok(prompt.includes(part), prompt);
   });
+  test('a call that the limit has cut off has the members that are whole', async () => {
+    await using s = await scripted({
+      answer: () => ['<tool_call>{"name": "weather", "arguments": {"city": "Rome", "day": "to', 'day"}}</tool_call>'],
+    });
+    const body = await (await s.post('/v1/messages', { ...ask, tools, max_tokens: 1 })).json();
+    assert.deepEqual([body.stop_reason, body.content[0].input], ['max_tokens', { city: 'Rome' }]);
+  });
   test('streamed: blocks open and close in order', async () => {
     await using s = await scripted({ answer: () => CALL });
     const frames = await events(await s.post('/v1/messages', { ...ask, tools, stream: true }));

@@ -4,6 +4,8 @@ import { test } from 'node:test';
 import fc from 'fast-check';
 import { AnswerParser, type AnswerPart, type ParserOptions } from '../src/server/answer-parser.js';
 import { TOOL_FORMATS, toolFormat } from '../src/server/tools/formats.js';
+import { wholeMembers } from '../src/server/tools/json-call.js';
+import { JsonCallsReader } from '../src/server/tools/readers.js';
 
 interface Read {
   text: string;
@@ -68,6 +70,15 @@ const CASES: Readonly<Record<string, readonly [ParserOptions, string, Partial<Re
     '<tool_call>{"name": "f", "arguments": {"a": "unfin',
     { calls: [call('{"a": "unfin')] },
   ],
+  'calls that must come: cut off by the limit before the name of the second': [
+    {
+      get forced() {
+        return { reader: new JsonCallsReader({ separators: ',', list: false }), callId: () => '' };
+      },
+    },
+    '{"name": "f", "arguments": {}}, {"na',
+    { text: '', calls: [call('{}')] },
+  ],
   'hermes: a mark that is none': [tools('hermes'), 'a < b, <tool, <tool_', { text: 'a < b, <tool, <tool_' }],
   'qwen3-coder': [
     tools('qwen3-coder'),
@@ -120,6 +131,19 @@ for (const [name, [options, text, expected]] of Object.entries(CASES))
     for (let i = 1; i < text.length; i++)
       assert.deepEqual(read(options, [text.slice(0, i), text.slice(i)]), whole, `cut at ${i}`);
   });
+
+test('of an object that was cut off, the members that are whole', () => {
+  for (const [json, whole] of Object.entries({
+    '{"a": 1, "b": "x, {", "c": "unfin': { a: 1, b: 'x, {' },
+    '{"a": {"b": [1, 23], "c": tr': { a: { b: [1, 23] } },
+    '{"a": [{"b": 1}, {"c': { a: [{ b: 1 }, {}] },
+    '{"a\\"': {},
+    '{': {},
+    '"text': undefined,
+    '': undefined,
+  }))
+    assert.deepEqual(wholeMembers(json), whole, json);
+});
 
 test('each format knows the templates of its family', () => {
   const templates = {

@@ -203,8 +203,7 @@ export class Answer {
     for (const { token, logprob } of this.#drawn.splice(0)) {
       this.shownTokens++;
       draft.tokens.push(token);
-      if (logprob) draft.logprobs.push(logprob);
-      draft.text += this.#text.push(token);
+      draft.text += this.#text.push(token, logprob);
       if (this.#text.found === undefined) continue;
       this.finished = true;
       this.#finish = 'stop';
@@ -222,6 +221,7 @@ export class Answer {
       if (this.#stopToken !== undefined && this.#text.found === undefined)
         draft.stopText = this.#shared.tokenizer.decode([this.#stopToken], { special: true });
     }
+    draft.logprobs.push(...this.#text.logprobs());
     const piece = draft.of(this.choice, asked);
     if (piece) this.request.sink.push(piece);
   }

@@ -47,7 +47,10 @@ export interface GenerationRequest {
   readonly allowedTokens?: readonly number[];
   /** Default: one drawn by chance. */
   readonly seed?: number;
-  /** Log-probabilities of the raw logits: how many of the best beside the chosen token's own; 0: only its own. */
+  /**
+   * Log-probabilities of the raw logits: how many of the best beside the chosen token's own; 0: only its own. Tokens of
+   * a stop text have none: they are those of the text that is shown.
+   */
   readonly logprobs?: number;
   /** Log-probabilities of the prompt's own tokens, in the first piece of answer 0. */
   readonly promptLogprobs?: boolean;
@@ -98,7 +101,7 @@ export interface Piece {
   readonly text: string;
   /** The tokens that were added. */
   readonly tokens: readonly number[];
-  /** One for each of `tokens`, where they were asked for. */
+  /** One for each token whose text is shown by now, where they were asked for. */
   readonly logprobs?: readonly TokenLogprob[];
   /** One for each token of the prompt but the first, in answer 0's first piece, where they were asked for. */
   readonly promptLogprobs?: readonly TokenLogprob[];

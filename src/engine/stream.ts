@@ -122,25 +122,46 @@ export class TokenTexts {
   }
 }
 
-/** Text of one answer, cut at stop texts. */
+/** Text of one answer, cut at stop texts, and the log-probabilities of the tokens that it shows. */
 export class AnswerText {
   readonly #stream: TextStream;
   readonly #stops: StopWatch;
+  /** Characters that tokens have made so far, and those that were shown. */
+  #made = 0;
+  #shown = 0;
+  /** Log-probabilities of tokens whose text waits, and where that begins. */
+  readonly #waiting: { readonly from: number; readonly logprob: TokenLogprob }[] = [];
   constructor(tokenizer: Tokenizer, request: GenerationRequest) {
     const options: DecodeOptions = request.keepSpecial ? { special: true } : {};
     this.#stream = new TextStream(tokenizer, request.prompt, options);
     this.#stops = new StopWatch(request.stop ?? []);
   }
   /** What a token adds to what can be shown. */
-  push(token: number): string {
-    return this.#stops.push(this.#stream.push(token));
+  push(token: number, logprob?: TokenLogprob): string {
+    if (logprob) this.#waiting.push({ from: this.#made, logprob });
+    return this.#show(this.#stream.push(token));
+  }
+  #show(made: string): string {
+    this.#made += made.length;
+    const shown = this.#stops.push(made);
+    this.#shown += shown.length;
+    return shown;
+  }
+  /** Log-probabilities that may be told by now: those of a stop text's tokens never are. */
+  logprobs(): TokenLogprob[] {
+    const all = this.#shown === this.#made;
+    const waits = this.#waiting.findIndex(({ from }) => !all && from >= this.#shown);
+    return this.#waiting.splice(0, waits < 0 ? this.#waiting.length : waits).map((w) => w.logprob);
   }
   get found(): string | undefined {
     return this.#stops.found;
   }
   /** What still waited, at the end of the answer. */
   flush(): string {
-    return this.#stops.push(this.#stream.flush()) + this.#stops.flush();
+    const shown = this.#show(this.#stream.flush());
+    const held = this.#stops.flush();
+    this.#shown += held.length;
+    return shown + held;
   }
 }
 

@@ -103,6 +103,8 @@ export class AnswerParser {
     const { tools, forced } = this.#options;
     for (const event of events) {
       if ('text' in event) {
+        // Calls that must come leave no room for text: what is left is one that was cut off before its name.
+        if (forced) continue;
         this.#trim = false;
         this.#say('text', event.text, out);
       } else if ('begin' in event) {

@@ -1,7 +1,8 @@
 // A request's answers from the engine, step by step: counted for log and metrics, and ended with its client.
 import type { Engine, Generation, GenerationRequest, Piece, TokenLogprob, Usage } from '../engine/request.js';
+import { ArgumentError } from '../base/errors.js';
 import type { AnswerParser, AnswerPart } from './answer-parser.js';
-import { ApiError } from './errors.js';
+import { ApiError, badRequest } from './errors.js';
 import type { ServerContext } from './exchange.js';
 import type { Metrics } from './metrics.js';
 
@@ -26,9 +27,14 @@ export class Answers {
   readonly #begin = performance.now();
   readonly #model: string;
   readonly #answers: number;
+  readonly #grammarField: string | undefined;
 
-  /** Throws what the engine has against the request, before a byte is sent. */
-  constructor(c: ServerContext, engine: Engine, request: GenerationRequest, tools: ServerTools) {
+  /**
+   * Throws what the engine has against the request, before a byte is sent. Faults of a grammar come later: they name
+   * the field that it stands in.
+   */
+  constructor(c: ServerContext, engine: Engine, request: GenerationRequest, tools: ServerTools, grammarField?: string) {
+    this.#grammarField = grammarField;
     this.#context = c;
     this.#tools = tools;
     this.#model = engine.name;
@@ -69,6 +75,9 @@ export class Answers {
           code: 'timeout',
           headers: { 'x-should-retry': 'false' },
         });
+    } catch (error) {
+      const ofGrammar = error instanceof ArgumentError && error.message.startsWith('grammar: ');
+      throw ofGrammar ? badRequest(error.message, this.#grammarField) : error;
     } finally {
       const usage = await this.#generation.usage;
       tally.tokens = (tally.tokens ?? 0) + usage.tokens;

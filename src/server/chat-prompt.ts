@@ -10,8 +10,11 @@ import { ArgumentsReader, JsonCallsReader } from './tools/readers.js';
 import type { ToolSchemas } from './tools/call.js';
 import { HERMES } from './tools/formats.js';
 
+export type GrammarField = 'tools' | 'response_format';
 export interface PreparedChat {
   readonly request: GenerationRequest;
+  /** The field of a chat request that its grammar comes from. */
+  readonly grammarFrom?: GrammarField;
   /** A parser for each answer. */
   readonly parser: () => AnswerParser;
 }
@@ -201,6 +204,7 @@ export function prepareChat(asked: ChatRequest, chatter: Chatter): PreparedChat 
     ...(forced && { forced: { reader: forced.reader(), callId: () => (chatter.tools ?? HERMES).callId() } }),
   });
   return {
+    ...(grammar && { grammarFrom: forced ? 'tools' : 'response_format' }),
     parser: () => new AnswerParser(options()),
     request: {
       prompt,

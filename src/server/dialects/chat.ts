@@ -87,8 +87,8 @@ export async function wholeAnswers(
 export async function chatCompletions(c: ServerContext, parts: ServerParts): Promise<Response> {
   const body = await readBody(c, chatRequest, parts.limits.bodyBytes);
   const chatter = parts.served.chatter(body.model);
-  const { request, parser } = prepareChat(body, chatter);
-  const answers = new Answers(c, chatter.engine, request, parts);
+  const { request, parser, grammarFrom } = prepareChat(body, chatter);
+  const answers = new Answers(c, chatter.engine, request, parts, grammarFrom);
   const head = {
     id: `chatcmpl-${randomBytes(12).toString('hex')}`,
     created: Math.floor(Date.now() / 1000),

@@ -11,6 +11,7 @@ import type { ChatRequest, ChatTurn } from '../schemas/chat.js';
 import { type Block, countTokensRequest, type MessagesRequest, messagesRequest } from '../schemas/messages.js';
 import type { ServerParts } from '../server-parts.js';
 import { EventStream } from '../sse.js';
+import { wholeMembers } from '../tools/json-call.js';
 import { wholeAnswers } from './chat.js';
 
 const texts = (content: unknown, where: string): string => {
@@ -138,12 +139,12 @@ export async function messages(c: ServerContext, parts: ServerParts): Promise<Re
     usage: usageOf(await answers.usage),
   });
 }
-/** Arguments that were cut off by the limit are no JSON; they are shown as they are. */
+/** Arguments as an object; of those that the limit has cut off, as Anthropic's clients read them, what is whole. */
 function inputOf(json: string): unknown {
   try {
     return JSON.parse(json) as unknown;
   } catch {
-    return { partial: json };
+    return wholeMembers(json) ?? {};
   }
 }
 

@@ -117,8 +117,9 @@ const headOf = (body: ResponsesRequest, model: string): object => ({
 export async function responses(c: ServerContext, parts: ServerParts): Promise<Response> {
   const body = await readBody(c, responsesRequest, parts.limits.bodyBytes);
   const chatter = parts.served.chatter(body.model);
-  const { request, parser } = prepareChat(toChat(body), chatter);
-  const answers = new Answers(c, chatter.engine, request, parts);
+  const { request, parser, grammarFrom } = prepareChat(toChat(body), chatter);
+  const field = grammarFrom === 'response_format' ? 'text' : grammarFrom;
+  const answers = new Answers(c, chatter.engine, request, parts, field);
   const head = headOf(body, body.model ?? chatter.engine.name);
   const open = { incomplete_details: null, output: [], usage: null };
   const stream = body.stream ? new EventStream(c.env.outgoing, parts.streaming(c)) : undefined;

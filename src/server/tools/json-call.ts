@@ -35,6 +35,22 @@ export class JsonObjectScanner {
   }
 }
 
+/** The members of an object that was cut off, as far as they are whole, on every level; undefined where it is none. */
+export function wholeMembers(json: string): unknown {
+  const scan = new JsonObjectScanner();
+  const open: string[] = [];
+  let [whole, closing] = [0, ''];
+  for (let i = 0; i < json.length; i++) {
+    if (!scan.take(json[i])) continue;
+    const at = '{[,}]'.indexOf(json[i]);
+    if (at < 0) continue;
+    if (at < 2) open.push('}]'[at]);
+    else if (at > 2) open.pop();
+    [whole, closing] = [at === 2 ? i : i + 1, open.toReversed().join('')];
+  }
+  return parsed(json.slice(0, whole) + closing);
+}
+
 export class JsonCall {
   readonly #scan = new JsonObjectScanner();
   #raw = '';
