@@ -39,11 +39,11 @@ type Stem = keyof typeof FLOAT_ROWS;
 const INT_STEMS: readonly Stem[] = ['uneg', 'uceil', 'ufloor', 'uround', 'uabs', 'usqr', 'urelu', 'usign'];
 const row = (name: string, d: DType, args: string): string =>
   `op_${name}<${CTYPE[d]}, compute_t<${CTYPE[d]}>>(${args})`;
-UNARY.declare({
-  each: { dtype: ALL_TYPES },
-  symbol: ({ dtype }) => `ucopy_${suffixOf(dtype)}`,
-  body: ({ dtype }) => ({ threads: 1024, params: { ...LAYOUT, ...io(dtype, dtype) }, call: 'copy_from' }),
-});
+UNARY.forTypes(ALL_TYPES, 'ucopy', (_, dtype) => ({
+  threads: 1024,
+  params: { ...LAYOUT, ...io(dtype, dtype) },
+  call: 'copy_from',
+}));
 UNARY.declare({
   each: { stem: Object.keys(FLOAT_ROWS) as Stem[], dtype: ALL_TYPES },
   only: ({ stem, dtype }) => !(INT_TYPES as readonly DType[]).includes(dtype) || INT_STEMS.includes(stem),
@@ -97,15 +97,11 @@ BINARY.declare({
 // ---- affine.cu, ternary.cu, cast.cu ----
 
 const AFFINE = new KernelModule('candle/affine');
-AFFINE.declare({
-  each: { dtype: ALL_TYPES },
-  symbol: ({ dtype }) => `affine_${suffixOf(dtype)}`,
-  body: ({ dtype: d }) => ({
-    threads: 1024,
-    params: { ...LAYOUT, ...io(d, d), mul: CTYPE[d], add: CTYPE[d] },
-    call: 'affine',
-  }),
-});
+AFFINE.forTypes(ALL_TYPES, 'affine', (T, d) => ({
+  threads: 1024,
+  params: { ...LAYOUT, ...io(d, d), mul: T, add: T },
+  call: 'affine',
+}));
 const TERNARY = new KernelModule('candle/ternary');
 TERNARY.declare({
   each: { ids: INT_TYPES, dtype: ALL_TYPES },

@@ -1,6 +1,6 @@
 // Candle's quantized.cu and mmvq_gguf.cu, declared under their names (kernels/candle/README.md). Ours:
 // src/backends/gpu/quantized.ts.
-import { KernelModule, typed } from './declare.js';
+import { CTYPE, KernelModule, typed } from './declare.js';
 
 export const CANDLE_QUANTIZED = new KernelModule('candle/quantized');
 /** Blocks of 32 values, and of 256. */
@@ -9,14 +9,13 @@ const LARGE = ['q2_K', 'q3_K', 'q4_K', 'q5_K', 'q6_K'] as const;
 const BLOCKS = [...SMALL, ...LARGE] as const;
 /** The block's struct: Q4_0, Q4_K. */
 const structOf = (block: string): string => block.toUpperCase();
-const RESULTS = { f32: 'float', f16: 'half' } as const;
 
 CANDLE_QUANTIZED.declare({
   each: { block: SMALL, dtype: ['f32', 'f16'] },
   symbol: ({ block, dtype }) => `dequantize_block_${block}_${dtype}`,
   body: ({ block, dtype }) => ({
     threads: 256,
-    params: { vx: 'const void*', y: `${RESULTS[dtype]}*`, k: 'int' },
+    params: { vx: 'const void*', y: `${CTYPE[dtype]}*`, k: 'int' },
     call: `dequantize<${structOf(block)}>`,
     given: block.startsWith('q5') ? 'vx, y, 2 * (int)blockDim.x, (u64)k' : 'vx, y, 256, (u64)k * 32',
   }),
@@ -26,7 +25,7 @@ CANDLE_QUANTIZED.declare({
   symbol: ({ block, dtype }) => `dequantize_block_${block}_${dtype}`,
   body: ({ block, dtype }) => ({
     threads: 256,
-    params: { vx: 'const void*', y: `${RESULTS[dtype]}*` },
+    params: { vx: 'const void*', y: `${CTYPE[dtype]}*` },
     call: `dequantize<${structOf(block)}>`,
     given: 'vx, y, 256, (u64)gridDim.x * 256',
   }),
@@ -41,17 +40,12 @@ CANDLE_QUANTIZED.declare({
     call: `get_rows<${structOf(block)}>`,
   }),
 });
-const FLOAT_ROWS = { f32: 'float', f16: 'half', bf16: 'bfloat' } as const;
-CANDLE_QUANTIZED.declare({
-  each: { dtype: ['f32', 'f16', 'bf16'] },
-  symbol: ({ dtype }) => `get_rows_${dtype}`,
-  body: ({ dtype }) => ({
-    threads: 256,
-    params: { src0: `const ${FLOAT_ROWS[dtype]}*`, ...ROWS },
-    call: 'get_float_rows',
-    given: 'src0, src1, dst, ne00',
-  }),
-});
+CANDLE_QUANTIZED.forTypes(['f32', 'f16', 'bf16'], 'get_rows', (T) => ({
+  threads: 256,
+  params: { src0: `const ${T}*`, ...ROWS },
+  call: 'get_float_rows',
+  given: 'src0, src1, dst, ne00',
+}));
 /** Weights times a float vector; Candle writes k small here, and its q5_k takes no number of rows. */
 CANDLE_QUANTIZED.declare({
   each: { block: [...SMALL, 'q2_K', 'q3_K', 'q4_K', 'q6_K'] },
@@ -91,9 +85,7 @@ CANDLE_QUANTIZED.declare({
   body: ({ block, columns }) => ({
     threads: 128,
     params: {
-      vx: 'const void*',
-      vy: 'const void*',
-      dst: 'float*',
+      ...{ vx: 'const void*', vy: 'const void*', dst: 'float*' },
       ...typed('int', 'ncols_x', 'nrows_x', 'nrows_y', 'nrows_dst'),
     },
     call: vectorProduct(block, columns),
@@ -136,9 +128,7 @@ CANDLE_QUANTIZED.declare({
   body: ({ block }) => ({
     threads: 128,
     params: {
-      vx: 'const void*',
-      vy: 'const void*',
-      dst: 'float*',
+      ...{ vx: 'const void*', vy: 'const void*', dst: 'float*' },
       ...typed('int', 'ncols_x', 'nrows_x', 'ncols_y', 'nrows_y', 'nrows_dst'),
     },
     call: `mul_mat<${structOf(block)}, ${TILES[block]}>`,
@@ -148,24 +138,18 @@ CANDLE_QUANTIZED.declare({
 // ---- mmvq_gguf.cu: the same products with results of three types ----
 
 export const CANDLE_MMVQ = new KernelModule('candle/mmvq_gguf');
-CANDLE_MMVQ.declare({
-  each: { dtype: ['f32', 'f16', 'bf16'] },
-  symbol: ({ dtype }) => `mmvq_gguf_quantize_q8_1_${dtype}`,
-  body: ({ dtype }) => ({
-    threads: 256,
-    params: { x: `const ${FLOAT_ROWS[dtype]}*`, vy: 'void*', kx: 'int', kx_padded: 'int' },
-    call: 'quantize_values',
-  }),
-});
+CANDLE_MMVQ.forTypes(['f32', 'f16', 'bf16'], 'mmvq_gguf_quantize_q8_1', (T) => ({
+  threads: 256,
+  params: { x: `const ${T}*`, vy: 'void*', kx: 'int', kx_padded: 'int' },
+  call: 'quantize_values',
+}));
 CANDLE_MMVQ.declare({
   each: { block: BLOCKS, columns: [1, 2, 3, 4, 5, 6, 7, 8], dtype: ['f32', 'f16', 'bf16'] },
   symbol: ({ block, columns, dtype }) => `mmvq_gguf_${block.toLowerCase()}_${dtype}_plain_cuda${columns}`,
   body: ({ block, columns, dtype }) => ({
     threads: 128,
     params: {
-      vx: 'const void*',
-      vy: 'const void*',
-      dst: `${FLOAT_ROWS[dtype]}*`,
+      ...{ vx: 'const void*', vy: 'const void*', dst: `${CTYPE[dtype]}*` },
       ...typed('int', 'ncols_x', 'nrows_x', 'stride_col_y', 'stride_col_dst'),
     },
     call: vectorProduct(block, columns),

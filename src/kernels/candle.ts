@@ -2,29 +2,17 @@
 // symbols finds them here.
 import { CANDLE_ELEMENTWISE } from './candle-elementwise.js';
 import { CANDLE_MMVQ, CANDLE_QUANTIZED } from './candle-quantized.js';
-import { ALL_TYPES, CTYPE, INT_TYPES, KernelModule, type ParamType, REAL_TYPES, suffixOf, typed } from './declare.js';
+import { ALL_TYPES, type Body, CTYPE, INT_TYPES, KernelModule, REAL_TYPES, suffixOf, typed } from './declare.js';
 
-/** A kernel for elements of one type: its parameters in order, and the function that it calls. */
-interface Declared {
-  readonly params: Readonly<Record<string, ParamType>>;
-  readonly call: string;
-  /** What the function is given; its parameters unless said. */
-  readonly given?: string;
-}
-/** A kernel a dtype, named by Candle's stem, for blocks of up to `threads`. */
-function forTypes(
+/** What a kernel of one element type is, for blocks of up to 1024 threads unless said. */
+type Declared = Omit<Body, 'threads'>;
+const forTypes = (
   module: KernelModule,
   stem: string,
   dtypes: readonly (typeof ALL_TYPES)[number][],
   declared: (T: string) => Declared,
   threads = 1024,
-): void {
-  module.declare({
-    each: { dtype: dtypes },
-    symbol: ({ dtype }) => `${stem}_${suffixOf(dtype)}`,
-    body: ({ dtype }) => ({ threads, ...declared(CTYPE[dtype]) }),
-  });
-}
+) => module.forTypes(dtypes, stem, (T) => ({ threads, ...declared(T) }));
 /** The buffers that most kernels end with or begin with. */
 const io = (T: string) => ({ src: `const ${T}*`, dst: `${T}*` }) as const;
 
@@ -176,11 +164,7 @@ forTypes(CONV, 'col2im1d', CONV_TYPES, (T) => ({
 }));
 for (const kind of ['avg', 'max'])
   forTypes(CONV, `${kind}_pool2d`, CONV_TYPES, (T) => ({
-    params: {
-      ...typed('size_t', 'src_numel', 'w_k', 'h_k', 'w_stride', 'h_stride'),
-      info: 'const size_t*',
-      ...io(T),
-    },
+    params: { ...typed('size_t', 'src_numel', 'w_k', 'h_k', 'w_stride', 'h_stride'), info: 'const size_t*', ...io(T) },
     call: `candle_pool<${kind === 'avg'}>`,
     given: 'w_k, h_k, w_stride, h_stride, (const u64*)info, src, dst',
   }));

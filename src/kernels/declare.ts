@@ -313,6 +313,18 @@ export class KernelModule {
     this.kernels.push(kernel);
     return kernel;
   }
+  /** A kernel for each element type, named by its stem; T is the type as kernels name it. */
+  forTypes<const D extends DType, P extends Params>(
+    dtypes: readonly D[],
+    stem: string,
+    body: (T: string, dtype: D) => Body<P>,
+  ) {
+    return this.declare({
+      each: { dtype: dtypes },
+      symbol: ({ dtype }) => `${stem}_${suffixOf(dtype)}`,
+      body: ({ dtype }) => body(CTYPE[dtype], dtype),
+    });
+  }
   /** All of its kernels by symbol. */
   get entries(): ReadonlyMap<string, Entry> {
     if (!this.#entries) {

@@ -1,33 +1,16 @@
 // The kernels of attention, the struct they take, and which of them serves a problem: kernels/attention*.hip.
 import { ArgumentError } from '../../base/errors.js';
 import type { DeviceInfo } from '../../driver/driver.js';
-import { CTYPE, type FieldValues, KernelModule, REAL_TYPES, Struct } from '../../kernels/declare.js';
+import { CTYPE, type FieldValues, KernelModule, REAL_TYPES, Struct, typed } from '../../kernels/declare.js';
 import type { View } from '../backend.js';
 import { hasMatrixUnits } from './matmul.js';
 import { addressOf, ceilDiv, FAULT, type Launch, launch } from './plan.js';
 
 /** struct Attention of kernels/attention.h; strides in elements: batch, head, row. */
 const FIELDS = {
-  q: 'pointer',
-  k: 'pointer',
-  v: 'pointer',
-  out: 'pointer',
-  lse: 'pointer',
-  mask: 'pointer',
-  slopes: 'pointer',
-  sinks: 'pointer',
-  qStarts: 'pointer',
-  kStarts: 'pointer',
-  lengths: 'pointer',
-  pages: 'pointer',
-  dout: 'pointer',
-  delta: 'pointer',
-  dq: 'pointer',
-  dk: 'pointer',
-  dv: 'pointer',
-  partial: 'pointer',
-  partialLse: 'pointer',
-  fault: 'pointer',
+  ...typed('pointer', 'q', 'k', 'v', 'out', 'lse', 'mask', 'slopes', 'sinks'),
+  ...typed('pointer', 'qStarts', 'kStarts', 'lengths', 'pages'),
+  ...typed('pointer', 'dout', 'delta', 'dq', 'dk', 'dv', 'partial', 'partialLse', 'fault'),
   qStrides: ['i64', 3],
   kStrides: ['i64', 3],
   vStrides: ['i64', 3],
@@ -40,23 +23,9 @@ const FIELDS = {
   maskStrides: ['i64', 4],
   scale: 'double',
   softcap: 'double',
-  heads: 'i32',
-  kvHeads: 'i32',
-  tq: 'i32',
-  tk: 'i32',
-  dim: 'i32',
-  left: 'i32',
-  right: 'i32',
+  ...typed('i32', 'heads', 'kvHeads', 'tq', 'tk', 'dim', 'left', 'right'),
   /** 0 none, 1 u8 (nonzero is seen), 2 added, in the element type. */
-  maskKind: 'i32',
-  pageRows: 'i32',
-  pageTable: 'i32',
-  splits: 'i32',
-  batch: 'i32',
-  qRows: 'i32',
-  kRows: 'i32',
-  pagesThere: 'i32',
-  unused: 'i32',
+  ...typed('i32', 'maskKind', 'pageRows', 'pageTable', 'splits', 'batch', 'qRows', 'kRows', 'pagesThere', 'unused'),
 } as const;
 const PROBLEM = new Struct('Attention', FIELDS);
 /**
@@ -135,15 +104,11 @@ const splitStored = ATTENTION.declare({
     }, ${STORED[stored]}>`,
   }),
 });
-const combine = ATTENTION.declare({
-  each: { dtype: ['f32', 'f16', 'bf16'] },
-  symbol: ({ dtype }) => `attention_combine_${dtype}`,
-  body: ({ dtype }) => ({
-    threads: { constant: 'COMBINE_THREADS', threads: 512 },
-    params,
-    call: `attention_combine<${CTYPE[dtype]}>`,
-  }),
-});
+const combine = ATTENTION.forTypes(['f32', 'f16', 'bf16'], 'attention_combine', (T) => ({
+  threads: { constant: 'COMBINE_THREADS', threads: 512 },
+  params,
+  call: `attention_combine<${T}>`,
+}));
 /** Tiles of the matrix kernels by name: rows of queries, shared memory, and template arguments after the type. */
 const MATRIX = {
   '64': { dim: 64, rows: 128, shared: 55296, tile: '64, 2, 64, 2' },
@@ -180,16 +145,16 @@ const onHopper = ATTENTION_HOPPER.declare({
     call: `attention_hopper${dim === 64 ? '' : '_joined'}<${CTYPE[dtype]}, ${dim}, ${CHANGES[changes]}>`,
   }),
 });
-const delta = ATTENTION_BACKWARD.declare({
-  each: { dtype: REAL_TYPES },
-  symbol: ({ dtype }) => `attention_delta_${dtype}`,
-  body: ({ dtype }) => ({ threads: 256, params, call: `attention_delta<${CTYPE[dtype]}>` }),
-});
-const deltaPacks = ATTENTION_BACKWARD.declare({
-  each: { dtype: ['f16', 'bf16'] },
-  symbol: ({ dtype }) => `attention_delta_packs_${dtype}`,
-  body: ({ dtype }) => ({ threads: 256, params, call: `attention_delta_packs<${CTYPE[dtype]}>` }),
-});
+const delta = ATTENTION_BACKWARD.forTypes(REAL_TYPES, 'attention_delta', (T) => ({
+  threads: 256,
+  params,
+  call: `attention_delta<${T}>`,
+}));
+const deltaPacks = ATTENTION_BACKWARD.forTypes(['f16', 'bf16'], 'attention_delta_packs', (T) => ({
+  threads: 256,
+  params,
+  call: `attention_delta_packs<${T}>`,
+}));
 const backward = ATTENTION_BACKWARD.declare({
   each: { side: ['query', 'key'], dtype: REAL_TYPES, dim: DIMS },
   symbol: ({ side, dtype, dim }) => `attention_backward_${side}_${dtype}_${dim}`,

@@ -1,7 +1,7 @@
 // Convolutions: the vendor's library where it serves, else kernels/conv.hip.
 import type { DType } from '../../base/dtype.js';
 import { CONV_ALIGNMENT, CONV_DTYPES, type ConvDType, type ConvPlan } from '../../driver/dnn.js';
-import { CTYPE, KernelModule, REAL_TYPES, Struct } from '../../kernels/declare.js';
+import { CTYPE, KernelModule, REAL_TYPES, Struct, typed } from '../../kernels/declare.js';
 import { binaryOps } from '../../ops/binary.js';
 import type { RowOf } from '../../ops/op.js';
 import type { View } from '../backend.js';
@@ -24,10 +24,7 @@ import {
 export const CONV = new KernelModule('conv');
 /** Shapes of a convolution; channels count within a group, pairs are height then width, 1-D is height 1. */
 const SHAPE = new Struct('Conv', {
-  batch: 'i32',
-  groups: 'i32',
-  channels: 'i32',
-  outputs: 'i32',
+  ...typed('i32', 'batch', 'groups', 'channels', 'outputs'),
   kernel: ['i32', 2],
   stride: ['i32', 2],
   padding: ['i32', 2],

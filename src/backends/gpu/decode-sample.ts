@@ -1,5 +1,5 @@
 // Drawing the next token in a decoding step, three launches. kernels/decode-sample.hip.
-import { CTYPE, KernelModule, Struct } from '../../kernels/declare.js';
+import { CTYPE, KernelModule, Struct, typed } from '../../kernels/declare.js';
 import type { View } from '../backend.js';
 import { DECODE_TYPES, type DecodeType, SAMPLE } from '../generation.js';
 import { BLOCK } from './decode-tiles.js';
@@ -7,22 +7,9 @@ import { type Launch, launch } from './plan.js';
 
 export const DECODE_SAMPLE = new KernelModule('decode-sample');
 const SAMPLING = new Struct('Sampling', {
-  logits: 'pointer',
-  work: 'pointer',
-  tops: 'pointer',
-  masses: 'pointer',
-  bins: 'pointer',
-  candidates: 'pointer',
-  uniforms: 'pointer',
-  tokens: 'pointer',
-  state: 'pointer',
-  temperature: 'double',
-  topP: 'double',
-  minP: 'double',
-  penalty: 'double',
-  window: 'i32',
-  topK: 'i32',
-  n: 'i32',
+  ...typed('pointer', 'logits', 'work', 'tops', 'masses', 'bins', 'candidates', 'uniforms', 'tokens', 'state'),
+  ...typed('double', 'temperature', 'topP', 'minP', 'penalty'),
+  ...typed('i32', 'window', 'topK', 'n'),
 });
 const SAMPLE_THREADS = { constant: 'SAMPLE_THREADS', threads: BLOCK } as const;
 const sampleTop = DECODE_SAMPLE.declare({

@@ -1,12 +1,12 @@
 // Rows times the matrices of chosen experts: a few read them one by one, many are sorted by expert.
 // kernels/experts.hip, grouped.ts.
 import { maxInt } from '../../base/dtype.js';
-import { CTYPE, KernelModule, REAL_TYPES, suffixOf } from '../../kernels/declare.js';
+import { CTYPE, KernelModule, REAL_TYPES, suffixOf, typed } from '../../kernels/declare.js';
 import type { KernelRow } from '../../ops/op.js';
 import type { View } from '../backend.js';
 import { groupedLaunch, groupedWay } from './grouped.js';
 import { inType } from './movement.js';
-import { aligned16, at, ceilDiv, FAULT, type FamilyPlan, launch, packOf, type Planner, single } from './plan.js';
+import { aligned16, ceilDiv, FAULT, type FamilyPlan, launch, packOf, places, type Planner, single } from './plan.js';
 
 export const EXPERTS = new KernelModule('experts');
 const BLOCK = 256;
@@ -28,12 +28,7 @@ const chosenRows = EXPERTS.declare({
       ids: 'const i64*',
       out: `${CTYPE[dtype]}*`,
       fault: 'u32*',
-      experts: 'i64',
-      rows: 'i64',
-      chosen: 'i64',
-      given: 'i64',
-      n: 'i64',
-      none: 'i64',
+      ...typed('i64', 'experts', 'rows', 'chosen', 'given', 'n', 'none'),
     },
     call: `experts_rows<${CTYPE[dtype]}, ${by === 'words' ? packOf(dtype) : 1}>`,
   }),
@@ -49,11 +44,7 @@ const sorted = EXPERTS.declare({
       order: 'u32*',
       tiles: 'RowTile*',
       fault: 'u32*',
-      rows: 'i64',
-      experts: 'i64',
-      none: 'i64',
-      height: 'i64',
-      most: 'i64',
+      ...typed('i64', 'rows', 'experts', 'none', 'height', 'most'),
     },
     call: 'sort_by_expert',
   }),
@@ -66,7 +57,7 @@ function planGrouped(p: Planner, x: View, w: View, indices: View, out: View): vo
   const { way, height } = groupedWay(x.dtype, aligned16(x, w, out) && k % packOf(x.dtype) === 0, p.device);
   const most = Math.floor(rows / height) + Math.min(experts + 2, rows);
   const [order, tiles] = [p.make([rows], 'u32'), p.make([most, 4], 'i32')];
-  const args = { ids: at('ids'), order: at('order'), tiles: at('tiles'), fault: at('fault') };
+  const args = places('ids', 'order', 'tiles', 'fault');
   const sizes = { rows, experts, none: maxInt(indices.dtype), height, most };
   const sort = launch(sorted, {}, 1, 1024, { ...args, ...sizes }, 12 * (experts + 2));
   p.run(single({ ...sort, early: true }), { ids: inType(p, indices, 'i64'), order, tiles, fault: FAULT });
@@ -91,7 +82,7 @@ export const planExperts: FamilyPlan<KernelRow, {}> = (p, _row, [activations, we
   const { warp } = p.device;
   const block = Math.min(BLOCK, Math.max(1, ceilDiv(loads, warp)) * warp);
   const args = {
-    ...{ x: at('x'), w: at('w'), ids: at('ids'), out: at('out'), fault: at('fault') },
+    ...places('x', 'w', 'ids', 'out', 'fault'),
     ...{ experts, rows, chosen, given: x.layout.shape[1], n, none: maxInt(indices.dtype) },
   };
   const variant = {

@@ -1,26 +1,19 @@
 // Many rows times the matrices of the experts that they have chosen: sorted by expert, then tiles of rows of one expert
 // through the matrix units, all experts in one launch. kernels/grouped.h.
-import { CTYPE, REAL_TYPES, Struct } from '../../kernels/declare.js';
+import { CTYPE, REAL_TYPES, Struct, typed } from '../../kernels/declare.js';
 import { GEMM, GEMM_HOPPER, hasMatrixUnits } from './matmul.js';
 import { type Launch, ceilDiv, launch, type Target } from './plan.js';
 import type { View } from '../backend.js';
 
 const GROUPED = new Struct('Grouped', {
-  x: 'pointer',
-  w: 'pointer',
-  out: 'pointer',
-  order: 'pointer',
-  tiles: 'pointer',
-  share: 'i64',
-  experts: 'i64',
-  n: 'i64',
-  k: 'i64',
+  ...typed('pointer', 'x', 'w', 'out', 'order', 'tiles'),
+  ...typed('i64', 'share', 'experts', 'n', 'k'),
 });
-const byProducts = GEMM.declare({
-  each: { dtype: REAL_TYPES },
-  symbol: ({ dtype }) => `grouped_fma_${dtype}`,
-  body: ({ dtype }) => ({ threads: 256, params: { p: GROUPED }, call: `grouped_fma<${CTYPE[dtype]}>` }),
-});
+const byProducts = GEMM.forTypes(REAL_TYPES, 'grouped_fma', (T) => ({
+  threads: 256,
+  params: { p: GROUPED },
+  call: `grouped_fma<${T}>`,
+}));
 const SMALL = ['f16', 'bf16'] as const;
 const byCopies = GEMM.declare({
   each: { dtype: SMALL },
@@ -32,11 +25,11 @@ const byCopies = GEMM.declare({
   }),
   launchedOn: (_, arch) => hasMatrixUnits({ arch }),
 });
-const onHopper = GEMM_HOPPER.declare({
-  each: { dtype: SMALL },
-  symbol: ({ dtype }) => `grouped_hopper_${dtype}`,
-  body: ({ dtype }) => ({ threads: 384, params: { p: GROUPED }, call: `grouped_hopper<${CTYPE[dtype]}>` }),
-});
+const onHopper = GEMM_HOPPER.forTypes(SMALL, 'grouped_hopper', (T) => ({
+  threads: 384,
+  params: { p: GROUPED },
+  call: `grouped_hopper<${T}>`,
+}));
 
 export interface GroupedProduct {
   readonly x: View;

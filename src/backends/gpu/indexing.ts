@@ -9,11 +9,12 @@ import {
   at,
   ceilDiv,
   clamp,
-  FAULT,
   type FamilyPlan,
+  FAULT,
   type Launch,
   launch,
   type Launches,
+  places,
   type Pointer,
   powerAbove,
   single,
@@ -29,47 +30,34 @@ type Ids = (typeof INT_TYPES)[number];
 
 /** Rows are moved as words, so dtypes do not matter, only the largest word that divides a row and its addresses. */
 const ROW_WORDS = [16, 8, 4, 2, 1] as const;
+const ROW_TYPES = { ...WORDS, 16: 'word4' } as const;
 const selectRows = INDEXING.declare({
   each: { word: ROW_WORDS, ids: INT_TYPES },
   symbol: ({ word, ids }) => `select_rows_w${word}_${ids}`,
-  body: ({ word, ids }) => {
-    const W = word === 16 ? 'word4' : WORDS[word];
-    return {
-      threads: 256,
-      params: {
-        ids: `const ${CTYPE[ids]}*`,
-        step: 'i64',
-        src: `const ${W}*`,
-        dst: `${W}*`,
-        fault: 'u32*',
-        ...typed('i64', 'left', 'src_dim', 'ids_dim', 'words'),
-        lanes: 'u32',
-      },
-      call: 'select_rows',
-    };
-  },
+  body: ({ word, ids }) => ({
+    threads: 256,
+    params: {
+      ...{ ids: `const ${CTYPE[ids]}*`, step: 'i64', src: `const ${ROW_TYPES[word]}*`, dst: `${ROW_TYPES[word]}*` },
+      ...{ fault: 'u32*', ...typed('i64', 'left', 'src_dim', 'ids_dim', 'words'), lanes: 'u32' },
+    },
+    call: 'select_rows',
+  }),
 });
 /** The same words the other way: rows of src, `src_step` words apart, to their places in dst. */
 const storeRows = INDEXING.declare({
   each: { word: ROW_WORDS },
   symbol: ({ word }) => `store_rows_w${word}`,
-  body: ({ word }) => {
-    const W = word === 16 ? 'word4' : WORDS[word];
-    return {
-      threads: 256,
-      params: {
-        ids: 'const i32*',
-        src: `const ${W}*`,
-        src_step: 'i64',
-        dst: `${W}*`,
-        fault: 'u32*',
-        ...typed('i64', 'dst_dim', 'n', 'words'),
-        lanes: 'u32',
-      },
-      call: 'store_rows',
-    };
-  },
+  body: ({ word }) => ({
+    threads: 256,
+    params: {
+      ...{ ids: 'const i32*', src: `const ${ROW_TYPES[word]}*`, src_step: 'i64', dst: `${ROW_TYPES[word]}*` },
+      ...{ fault: 'u32*', ...typed('i64', 'dst_dim', 'n', 'words'), lanes: 'u32' },
+    },
+    call: 'store_rows',
+  }),
 });
+/** Where an index was out of range is said, and how dimensions lie. */
+const WALK = { fault: 'u32*', info: 'const u64*', rank: 'u32' } as const;
 /** info: dims of ids, strides of ids, strides of src with 0 along the dimension. */
 const gatherAny = INDEXING.declare({
   each: { ids: INT_TYPES, bytes: [8, 4, 2, 1] },
@@ -80,9 +68,7 @@ const gatherAny = INDEXING.declare({
       ids: `const ${CTYPE[ids]}*`,
       src: `const ${WORDS[bytes]}*`,
       dst: `${WORDS[bytes]}*`,
-      fault: 'u32*',
-      info: 'const u64*',
-      rank: 'u32',
+      ...WALK,
       ...typed('u64', 'dim_size', 'dim_stride', 'numel'),
     },
     call: 'gather_any',
@@ -101,9 +87,7 @@ const scatterAny = INDEXING.declare({
       ids: `const ${CTYPE[ids]}*`,
       src: `const ${CTYPE[dtype]}*`,
       dst: `${CTYPE[dtype]}*`,
-      fault: 'u32*',
-      info: 'const u64*',
-      rank: 'u32',
+      ...WALK,
       ...typed('u64', 'lanes', 'count', 'ids_step', 'src_step', 'dst_dim', 'dst_step'),
     },
     call: `scatter_any<${add}>`,
@@ -118,9 +102,7 @@ const scatterKeys = INDEXING.declare({
     params: {
       ids: `const ${CTYPE[ids]}*`,
       keys: 'u32*',
-      fault: 'u32*',
-      info: 'const u64*',
-      rank: 'u32',
+      ...WALK,
       ...typed('u64', 'lanes', 'count', 'ids_step', 'dst_dim'),
     },
     call: 'scatter_keys',
@@ -133,12 +115,8 @@ const scatterSorted = INDEXING.declare({
   body: ({ add, dtype }) => ({
     threads: 256,
     params: {
-      order: 'const u32*',
-      sorted: 'const u32*',
-      src: `const ${CTYPE[dtype]}*`,
-      dst: `${CTYPE[dtype]}*`,
-      info: 'const u64*',
-      rank: 'u32',
+      ...{ ...typed('const u32*', 'order', 'sorted'), src: `const ${CTYPE[dtype]}*`, dst: `${CTYPE[dtype]}*` },
+      ...{ info: 'const u64*', rank: 'u32' },
       ...typed('u64', 'lanes', 'count', 'src_step', 'dst_dim', 'dst_step'),
     },
     call: `scatter_sorted<${add}>`,
@@ -155,22 +133,22 @@ const indexKeys = INDEXING.declare({
   }),
 });
 /** Each run of equal indices adds its rows of src up in the order they came. */
-const addSorted = INDEXING.declare({
-  each: { dtype: ALL_TYPES },
-  symbol: ({ dtype }) => `add_sorted_${suffixOf(dtype)}`,
-  body: ({ dtype }) => ({
-    threads: 256,
-    params: {
-      order: 'const u32*',
-      sorted: 'const u32*',
-      src: `const ${CTYPE[dtype]}*`,
-      dst: `${CTYPE[dtype]}*`,
-      ...typed('u64', 'n', 'dst_dim', 'right'),
-    },
-    call: 'add_sorted',
-  }),
-});
+const addSorted = INDEXING.forTypes(ALL_TYPES, 'add_sorted', (T) => ({
+  threads: 256,
+  params: {
+    ...{ ...typed('const u32*', 'order', 'sorted'), src: `const ${T}*`, dst: `${T}*` },
+    ...typed('u64', 'n', 'dst_dim', 'right'),
+  },
+  call: 'add_sorted',
+}));
 
+/** How many of `count` rows move at once: the word that divides all of these bytes, and lanes for a row of it. */
+function rowMoves(count: number, rowBytes: number, ...others: readonly number[]) {
+  const word = ROW_WORDS.find((w) => [rowBytes, ...others].every((bytes) => bytes % w === 0)) ?? 1;
+  const words = rowBytes / word;
+  const lanes = clamp(powerAbove(ceilDiv(words, 4)), 1, 256);
+  return { word, words, lanes, grid: clamp(ceilDiv(count, 256 / lanes), 1, 2 ** 22) };
+}
 /**
  * out[l, j, :] = src[l, ids[j * step], :] over contiguous [left, srcDim, rowBytes]. Buffers: ids, src, dst, fault.
  * Addresses are multiples of `align`.
@@ -184,23 +162,10 @@ export function selectRowsLaunch(
   step: number,
   align: number,
 ): Launches {
-  const word = ROW_WORDS.find((w) => rowBytes % w === 0 && align % w === 0) ?? 1;
-  const words = rowBytes / word;
-  const lanes = clamp(powerAbove(ceilDiv(words, 4)), 1, 256);
-  return single(
-    launch(selectRows, { word, ids: ids as Ids }, clamp(ceilDiv(left * idsDim, 256 / lanes), 1, 2 ** 22), 256, {
-      ids: at('ids'),
-      step,
-      src: at('src'),
-      dst: at('dst'),
-      fault: at('fault'),
-      left,
-      src_dim: srcDim,
-      ids_dim: idsDim,
-      words,
-      lanes,
-    }),
-  );
+  const { word, words, lanes, grid } = rowMoves(left * idsDim, rowBytes, align);
+  const sizes = { left, src_dim: srcDim, ids_dim: idsDim, words, lanes };
+  const args = { ids: at('ids'), step, ...places('src', 'dst', 'fault'), ...sizes };
+  return single(launch(selectRows, { word, ids: ids as Ids }, grid, 256, args));
 }
 
 /**
@@ -208,22 +173,10 @@ export function selectRowsLaunch(
  * fault.
  */
 function storeRowsLaunch(dstDim: number, n: number, rowBytes: number, stepBytes: number, align: number): Launches {
-  const word = ROW_WORDS.find((w) => rowBytes % w === 0 && stepBytes % w === 0 && align % w === 0) ?? 1;
-  const words = rowBytes / word;
-  const lanes = clamp(powerAbove(ceilDiv(words, 4)), 1, 256);
-  return single(
-    launch(storeRows, { word }, clamp(ceilDiv(n, 256 / lanes), 1, 2 ** 22), 256, {
-      ids: at('ids'),
-      src: at('src'),
-      src_step: stepBytes / word,
-      dst: at('dst'),
-      fault: at('fault'),
-      dst_dim: dstDim,
-      n,
-      words,
-      lanes,
-    }),
-  );
+  const { word, words, lanes, grid } = rowMoves(n, rowBytes, stepBytes, align);
+  const source = { ...places('ids', 'src'), src_step: stepBytes / word };
+  const args = { ...source, ...places('dst', 'fault'), dst_dim: dstDim, n, words, lanes };
+  return single(launch(storeRows, { word }, grid, 256, args));
 }
 
 /** Buffers: ids, src, dst (contiguous in the shape of ids), fault, info. */
@@ -236,19 +189,9 @@ export function gatherLaunch(
   numel: number,
 ): Launches {
   const bytes = bytesOf(dtype) as 1 | 2 | 4 | 8;
-  return single(
-    launch(gatherAny, { ids: ids as Ids, bytes }, strideGrid(numel), 256, {
-      ids: at('ids'),
-      src: at('src'),
-      dst: at('dst'),
-      fault: at('fault'),
-      info: at('info'),
-      rank,
-      dim_size: dimSize,
-      dim_stride: dimStride,
-      numel,
-    }),
-  );
+  const buffers = places('ids', 'src', 'dst', 'fault', 'info');
+  const args = { ...buffers, rank, dim_size: dimSize, dim_stride: dimStride, numel };
+  return single(launch(gatherAny, { ids: ids as Ids, bytes }, strideGrid(numel), 256, args));
 }
 
 export interface ScatterShape {
@@ -272,11 +215,11 @@ const LONG_LANE = 256;
 export function scatterLaunch(add: boolean, ids: DType, elements: DType, s: ScatterShape): Launches {
   const dtype = kernelDType(elements);
   const { rank, lanes, count } = s;
-  const places = { ids: at('ids'), fault: at('fault'), info: at('info'), rank, lanes, count, ids_step: s.idsStep };
-  const target = { src: at('src'), dst: at('dst'), src_step: s.srcStep, dst_dim: s.dstDim, dst_step: s.dstStep };
+  const lookup = { ...places('ids', 'fault', 'info'), rank, lanes, count, ids_step: s.idsStep };
+  const target = { ...places('src', 'dst'), src_step: s.srcStep, dst_dim: s.dstDim, dst_step: s.dstStep };
   if (lanes >= FEW_LANES || count < LONG_LANE)
     return single(
-      launch(scatterAny, { add, ids: ids as Ids, dtype }, strideGrid(lanes), 256, { ...places, ...target }),
+      launch(scatterAny, { add, ids: ids as Ids, dtype }, strideGrid(lanes), 256, { ...lookup, ...target }),
     );
   // The same results from sorted indices, with a thread for each place that is written.
   const n = lanes * count;
@@ -284,7 +227,7 @@ export function scatterLaunch(add: boolean, ids: DType, elements: DType, s: Scat
   const found = { order, sorted, info: at('info'), rank, lanes, count };
   return {
     launches: [
-      launch(scatterKeys, { ids: ids as Ids }, strideGrid(n), 256, { ...places, keys, dst_dim: s.dstDim }),
+      launch(scatterKeys, { ids: ids as Ids }, strideGrid(n), 256, { ...lookup, keys, dst_dim: s.dstDim }),
       ...sort,
       launch(scatterSorted, { add, dtype }, strideGrid(n), 256, { ...found, ...target }),
     ],
@@ -326,7 +269,7 @@ export function indexAddLaunch(
 ): Launches {
   const { sort, keys, sorted, order, scratch } = sortedKeys(1, n);
   const source = { ids: at('ids'), step, keys, fault: at('fault'), n, dim: dstDim };
-  const sums = { order, sorted, src: at('src'), dst: at('dst'), n, dst_dim: dstDim, right };
+  const sums = { order, sorted, ...places('src', 'dst'), n, dst_dim: dstDim, right };
   return {
     launches: [
       launch(indexKeys, { ids: ids as Ids }, strideGrid(n), 256, source),

@@ -24,6 +24,7 @@ import {
   type FamilyPlan,
   launch,
   type Launches,
+  places,
   type Plan,
   Planner,
   single,
@@ -64,26 +65,17 @@ const ORDERS = ['kk', 'kr', 'rk', 'rr'] as const;
 const along = (order: (typeof ORDERS)[number]): string => `${order[0] === 'k'}, ${order[1] === 'k'}`;
 
 /** Every dtype on every target, any strides. */
-const byProducts = GEMM.declare({
-  each: { dtype: REAL_TYPES },
-  symbol: ({ dtype }) => `gemm_fma_${dtype}`,
-  body: ({ dtype }) => ({ threads: 256, params: params(CTYPE[dtype]), call: 'gemm_any<false>' }),
-});
+const byProducts = GEMM.forTypes(REAL_TYPES, 'gemm_fma', (T) => ({
+  threads: 256,
+  params: params(T),
+  call: 'gemm_any<false>',
+}));
 /** Joins partial sums over k. */
-const merge = GEMM.declare({
-  each: { dtype: REAL_TYPES },
-  symbol: ({ dtype }) => `gemm_merge_${dtype}`,
-  body: ({ dtype: d }) => ({
-    threads: 256,
-    params: {
-      part: `const product_t<${CTYPE[d]}>*`,
-      c: `${CTYPE[d]}*`,
-      bias: `const ${CTYPE[d]}*`,
-      ...typed('i64', 'size', 'splits', 'n'),
-    },
-    call: `gemm_merge<${CTYPE[d]}>`,
-  }),
-});
+const merge = GEMM.forTypes(REAL_TYPES, 'gemm_merge', (T) => ({
+  threads: 256,
+  params: { part: `const product_t<${T}>*`, c: `${T}*`, bias: `const ${T}*`, ...typed('i64', 'size', 'splits', 'n') },
+  call: `gemm_merge<${T}>`,
+}));
 /** Few rows against contiguous columns, at copy speed. */
 const fewRows = GEMM.declare({
   each: { rows: [1, 2, 3, 4, 5, 6, 7, 8], dtype: REAL_TYPES },
@@ -174,7 +166,7 @@ function covered<A extends Axes>(
   const bias = p.bias ? at('bias') : 0;
   const sizes = { m: p.m, n: p.n, k: p.k, batch1: p.batch[1], batch2: p.batch[2], split };
   const part = used > 1 ? at('scratch') : 0;
-  const args = { a: at('a'), b: at('b'), c: at('c'), part, bias, oa: p.a, ob: p.b, p: sizes };
+  const args = { ...places('a', 'b', 'c'), part, bias, oa: p.a, ob: p.b, p: sizes };
   const main = launch(kernel, variant, [tilesM * tilesN, batch, used], threads, args, shared);
   if (used === 1) return single(main);
   const [{ dtype }, size] = [variant, batch * p.m * p.n];

@@ -11,7 +11,7 @@ import {
   type Value,
 } from '../../base/dtype.js';
 import { Layout } from '../../base/layout.js';
-import { ALL_TYPES, CTYPE, KernelModule, suffixOf } from '../../kernels/declare.js';
+import { ALL_TYPES, KernelModule } from '../../kernels/declare.js';
 import { castChain, type Chain, copyChain } from '../../kernels/elementwise.js';
 import { castValue } from '../../ops/movement.js';
 import type { RowOf } from '../../ops/op.js';
@@ -64,24 +64,16 @@ export function runCopy(gpu: GpuContext, x: View, out: View): void {
 }
 
 export const FILL = new KernelModule('fill');
-const fill = FILL.declare({
-  each: { dtype: ALL_TYPES },
-  symbol: ({ dtype }) => `fill_${suffixOf(dtype)}`,
-  body: ({ dtype }) => ({
-    threads: 1024,
-    params: { buf: `${CTYPE[dtype]}*`, value: CTYPE[dtype], numel: 'u64' },
-    call: 'fill',
-  }),
-});
-const arange = FILL.declare({
-  each: { dtype: ALL_TYPES },
-  symbol: ({ dtype }) => `arange_${suffixOf(dtype)}`,
-  body: ({ dtype }) => ({
-    threads: 256,
-    params: { out: `${CTYPE[dtype]}*`, start: 'double', step: 'double', numel: 'u64' },
-    call: 'arange',
-  }),
-});
+const fill = FILL.forTypes(ALL_TYPES, 'fill', (T) => ({
+  threads: 1024,
+  params: { buf: `${T}*`, value: T, numel: 'u64' },
+  call: 'fill',
+}));
+const arange = FILL.forTypes(ALL_TYPES, 'arange', (T) => ({
+  threads: 256,
+  params: { out: `${T}*`, start: 'double', step: 'double', numel: 'u64' },
+  call: 'arange',
+}));
 const blocks = (n: number): number => Math.min(ceilDiv(n, 256), 65536);
 /** Fills contiguous memory with one value, given as the element's bits where it is a small float. */
 const fillLaunch = (dtype: DType, numel: number, value: Value): Launches =>

@@ -15,6 +15,7 @@ import {
   launch,
   type Launches,
   packOf,
+  places,
   powerAbove,
   single,
   type Target,
@@ -76,38 +77,26 @@ const gradRows = NORM.declare({
   }),
   launchedOn: ({ width }, arch) => width !== 'packs8' || heldVectors({ arch }, true) === 8,
 });
-const weightParts = (d: keyof typeof CTYPE) =>
+const weightParts = (T: string) =>
   ({
-    src: `const ${CTYPE[d]}*`,
-    grad: `const ${CTYPE[d]}*`,
-    stats: `const Stats<compute_t<${CTYPE[d]}>>*`,
-    dw: `compute_t<${CTYPE[d]}>*`,
-    db: `compute_t<${CTYPE[d]}>*`,
-    rows: 'i64',
-    cols: 'i64',
-    size: 'i64',
+    ...typed(`const ${T}*`, 'src', 'grad'),
+    stats: `const Stats<compute_t<${T}>>*`,
+    ...typed(`compute_t<${T}>*`, 'dw', 'db'),
+    ...typed('i64', 'rows', 'cols', 'size'),
   }) as const;
 /** Gradients of weight and bias: parts over some rows each, then the parts together. */
-const gradWeights = NORM.declare({
-  each: { dtype: REAL_TYPES },
-  symbol: ({ dtype }) => `norm_grad_weights_${dtype}`,
-  body: ({ dtype: d }) => ({
-    threads: 256,
-    params: weightParts(d),
-    call: 'norm_grad_weights',
-  }),
-});
+const gradWeights = NORM.forTypes(REAL_TYPES, 'norm_grad_weights', (T) => ({
+  threads: 256,
+  params: weightParts(T),
+  call: 'norm_grad_weights',
+}));
 /** The same with 16 bytes of neighbouring columns a thread. */
 const PACKED_WEIGHTS = ['f32', 'f16', 'bf16'] as const;
-const gradWeightPacks = NORM.declare({
-  each: { dtype: PACKED_WEIGHTS },
-  symbol: ({ dtype }) => `norm_grad_weight_packs_${dtype}`,
-  body: ({ dtype: d }) => ({
-    threads: 256,
-    params: weightParts(d),
-    call: 'norm_grad_weight_packs',
-  }),
-});
+const gradWeightPacks = NORM.forTypes(PACKED_WEIGHTS, 'norm_grad_weight_packs', (T) => ({
+  threads: 256,
+  params: weightParts(T),
+  call: 'norm_grad_weight_packs',
+}));
 /**
  * All gradients in one pass: rows of at most so many vectors a thread, or of one in a small block, which reads ahead.
  */
@@ -131,15 +120,11 @@ const grads = NORM.declare({
     call: `norm_grads<${centred(kind)}, ${CTYPE[d]}, ${held === 'ahead' ? 1 : held}, ${held === 'ahead'}>`,
   }),
 });
-const mergeParts = NORM.declare({
-  each: { dtype: REAL_TYPES },
-  symbol: ({ dtype }) => `norm_merge_${dtype}`,
-  body: ({ dtype: d }) => ({
-    threads: 1024,
-    params: { part: `const compute_t<${CTYPE[d]}>*`, dst: `${CTYPE[d]}*`, chunks: 'i64', cols: 'i64' },
-    call: 'norm_merge',
-  }),
-});
+const mergeParts = NORM.forTypes(REAL_TYPES, 'norm_merge', (T) => ({
+  threads: 1024,
+  params: { part: `const compute_t<${T}>*`, dst: `${T}*`, chunks: 'i64', cols: 'i64' },
+  call: 'norm_merge',
+}));
 
 export interface NormOptions {
   readonly kind: 'layer' | 'rms';
@@ -162,8 +147,7 @@ export function normLaunch(
   const dtype = d as Real;
   const { width, lanes } = rowWidth(dtype, cols, aligned, heldVectors(target));
   const args = {
-    src: at('src'),
-    dst: at('dst'),
+    ...places('src', 'dst'),
     weight: weight ? at('weight') : 0,
     bias: bias ? at('bias') : 0,
     rows: rowCount,

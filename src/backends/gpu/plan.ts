@@ -68,6 +68,9 @@ export const launch = <A extends Axes, P extends Readonly<Record<string, ParamTy
   args: args as Launch['args'],
 });
 export const at = (buffer: string, offset = 0): Pointer => ({ buffer, offset });
+/** Where buffers begin that arguments are named after. */
+export const places = <K extends string>(...names: readonly K[]) =>
+  Object.fromEntries(names.map((name) => [name, at(name)])) as { readonly [N in K]: Pointer };
 export const single = (l: Launch): Launches => ({ launches: [l], scratch: 0 });
 
 /** A launch's arguments in the order of the parameters, as the packer wants them. */

@@ -4,7 +4,7 @@ import { CTYPE, KernelModule, Struct } from '../../kernels/declare.js';
 import type { RowOf } from '../../ops/op.js';
 import type { PoolParams } from '../../ops/pool.js';
 import { CONV_TYPES } from './conv.js';
-import { at, type FamilyPlan, launch, type Launches, single, strideGrid } from './plan.js';
+import { type FamilyPlan, launch, type Launches, places, single, strideGrid } from './plan.js';
 
 export const POOL = new KernelModule('pool');
 /** Pairs are height then width. */
@@ -21,12 +21,7 @@ const windows = POOL.declare({
   symbol: ({ kind, dtype }) => `pool_${kind}_${dtype}`,
   body: ({ kind, dtype: d }) => ({
     threads: 256,
-    params: {
-      src: `const ${CTYPE[d]}*`,
-      dst: kind === 'argmax' ? 'u32*' : `${CTYPE[d]}*`,
-      numel: 'u64',
-      p: SHAPE,
-    },
+    params: { src: `const ${CTYPE[d]}*`, dst: kind === 'argmax' ? 'u32*' : `${CTYPE[d]}*`, numel: 'u64', p: SHAPE },
     call: `pool_${kind}`,
   }),
 });
@@ -44,7 +39,7 @@ export function poolLaunch(
 ): Launches {
   const dtype = d as (typeof CONV_TYPES)[number];
   const numel = planes * output[0] * output[1];
-  const args = { src: at('src'), dst: at('dst'), numel, p: { input, output, kernel, stride, padding } };
+  const args = { ...places('src', 'dst'), numel, p: { input, output, kernel, stride, padding } };
   return single(launch(windows, { kind, dtype }, strideGrid(numel), 256, args));
 }
 

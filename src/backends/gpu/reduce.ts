@@ -79,10 +79,7 @@ const columnParams = (op: Parameters<typeof functor>[0], dtype: keyof typeof CTY
     src: `const ${CTYPE[dtype]}*`,
     dst: `${functor(op, dtype)}::Out*`,
     part: `${functor(op, dtype)}::A*`,
-    outer: 'i64',
-    n: 'i64',
-    inner: 'i64',
-    size: 'i64',
+    ...typed('i64', 'outer', 'n', 'inner', 'size'),
   }) as const;
 /**
  * [outer, n, inner] over n: block (x, 256 / x), x neighbouring columns read together; grid y > 1 leaves accumulators.

@@ -1,74 +1,48 @@
 // Resizing of pictures: kernels/resample.hip.
 import type { DType } from '../../base/dtype.js';
-import { CTYPE, KernelModule, REAL_TYPES, typed } from '../../kernels/declare.js';
+import { KernelModule, REAL_TYPES, typed } from '../../kernels/declare.js';
 import type { RowOf } from '../../ops/op.js';
 import { CONV_TYPES } from './conv.js';
-import { at, type FamilyPlan, launch, type Launches, single, strideGrid } from './plan.js';
+import { type FamilyPlan, launch, type Launches, places, single, strideGrid } from './plan.js';
 
 export const RESAMPLE = new KernelModule('resample');
-const picture = (d: DType) => ({ info: 'const size_t*', src: `const ${CTYPE[d]}*`, dst: `${CTYPE[d]}*` }) as const;
+const picture = (T: string) => ({ info: 'const size_t*', src: `const ${T}*`, dst: `${T}*` }) as const;
 /** Candle's; info: dims then strides of the source. */
-const nearest2d = RESAMPLE.declare({
-  each: { dtype: CONV_TYPES },
-  symbol: ({ dtype }) => `upsample_nearest2d_${dtype}`,
-  body: ({ dtype }) => ({
-    threads: 1024,
-    params: { w_out: 'size_t', h_out: 'size_t', w_scale: 'double', h_scale: 'double', ...picture(dtype) },
-    call: 'nearest2d',
-  }),
-});
-const nearest1d = RESAMPLE.declare({
-  each: { dtype: CONV_TYPES },
-  symbol: ({ dtype }) => `upsample_nearest1d_${dtype}`,
-  body: ({ dtype }) => ({
-    threads: 1024,
-    params: { l_out: 'size_t', l_scale: 'double', ...picture(dtype) },
-    call: 'nearest1d',
-  }),
-});
+const nearest2d = RESAMPLE.forTypes(CONV_TYPES, 'upsample_nearest2d', (T) => ({
+  threads: 1024,
+  params: { w_out: 'size_t', h_out: 'size_t', w_scale: 'double', h_scale: 'double', ...picture(T) },
+  call: 'nearest2d',
+}));
+const nearest1d = RESAMPLE.forTypes(CONV_TYPES, 'upsample_nearest1d', (T) => ({
+  threads: 1024,
+  params: { l_out: 'size_t', l_scale: 'double', ...picture(T) },
+  call: 'nearest1d',
+}));
 /** Candle's. */
-const bilinear = RESAMPLE.declare({
-  each: { dtype: CONV_TYPES },
-  symbol: ({ dtype }) => `upsample_bilinear2d_${dtype}`,
-  body: ({ dtype }) => ({
-    threads: 1024,
-    params: {
-      w_out: 'size_t',
-      h_out: 'size_t',
-      align_corners: 'bool',
-      has_scale_h: 'bool',
-      scale_h_factor: 'double',
-      has_scale_w: 'bool',
-      scale_w_factor: 'double',
-      ...picture(dtype),
-    },
-    call: 'bilinear',
-    given:
-      'w_out, h_out, align_corners, resize_step(info[2], h_out, align_corners, has_scale_h, scale_h_factor),' +
-      ' resize_step(info[3], w_out, align_corners, has_scale_w, scale_w_factor), (const u64*)info, src, dst',
-  }),
-});
-const bilinearGrad = RESAMPLE.declare({
-  each: { dtype: REAL_TYPES },
-  symbol: ({ dtype }) => `bilinear_grad_${dtype}`,
-  body: ({ dtype: d }) => ({
-    threads: 256,
-    params: {
-      grad: `const ${CTYPE[d]}*`,
-      dx: `${CTYPE[d]}*`,
-      planes: 'u64',
-      ...typed('i64', 'h', 'w', 'h_out', 'w_out'),
-      corners: 'u32',
-      step_h: 'double',
-      step_w: 'double',
-    },
-    call: 'bilinear_grad',
-    given: 'grad, dx, planes, h, w, h_out, w_out, corners != 0, step_h, step_w',
-  }),
-});
+const bilinear = RESAMPLE.forTypes(CONV_TYPES, 'upsample_bilinear2d', (T) => ({
+  threads: 1024,
+  params: {
+    ...{ w_out: 'size_t', h_out: 'size_t', align_corners: 'bool' },
+    ...{ has_scale_h: 'bool', scale_h_factor: 'double', has_scale_w: 'bool', scale_w_factor: 'double' },
+    ...picture(T),
+  },
+  call: 'bilinear',
+  given:
+    'w_out, h_out, align_corners, resize_step(info[2], h_out, align_corners, has_scale_h, scale_h_factor),' +
+    ' resize_step(info[3], w_out, align_corners, has_scale_w, scale_w_factor), (const u64*)info, src, dst',
+}));
+const bilinearGrad = RESAMPLE.forTypes(REAL_TYPES, 'bilinear_grad', (T) => ({
+  threads: 256,
+  params: {
+    ...{ grad: `const ${T}*`, dx: `${T}*`, planes: 'u64', ...typed('i64', 'h', 'w', 'h_out', 'w_out') },
+    ...{ corners: 'u32', step_h: 'double', step_w: 'double' },
+  },
+  call: 'bilinear_grad',
+  given: 'grad, dx, planes, h, w, h_out, w_out, corners != 0, step_h, step_w',
+}));
 
 type Type = (typeof CONV_TYPES)[number];
-const PICTURE = { info: at('info'), src: at('src'), dst: at('dst') };
+const PICTURE = places('info', 'src', 'dst');
 
 /** Nearest neighbour. Buffers: src, dst (contiguous), info: dims then strides of src. */
 export function nearestLaunch(d: DType, planes: number, input: readonly number[], output: readonly number[]): Launches {
@@ -118,8 +92,7 @@ export function bilinearGradLaunch(
   const dtype = d as (typeof REAL_TYPES)[number];
   return single(
     launch(bilinearGrad, { dtype }, strideGrid(planes * input[0] * input[1]), 256, {
-      grad: at('grad'),
-      dx: at('dx'),
+      ...places('grad', 'dx'),
       planes,
       h: input[0],
       w: input[1],

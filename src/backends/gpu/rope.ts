@@ -3,7 +3,17 @@ import type { DType } from '../../base/dtype.js';
 import { CTYPE, KernelModule, REAL_TYPES, typed } from '../../kernels/declare.js';
 import type { RowOf } from '../../ops/op.js';
 import type { View } from '../backend.js';
-import { aligned16, at, type FamilyPlan, launch, type Launches, packOf, single, strideGrid, viewOf } from './plan.js';
+import {
+  aligned16,
+  type FamilyPlan,
+  launch,
+  type Launches,
+  packOf,
+  places,
+  single,
+  strideGrid,
+  viewOf,
+} from './plan.js';
 
 export const ROPE = new KernelModule('rope');
 const turn = ROPE.declare({
@@ -55,22 +65,9 @@ export function ropeLaunch(
     access: pack === 1 ? 'single' : 'packed',
     dtype: dtype as (typeof REAL_TYPES)[number],
   } as const;
-  return single(
-    launch(turn, variant, strideGrid((rows * d) / 2 / pack), 256, {
-      src: at('src'),
-      cos: at('cos'),
-      sin: at('sin'),
-      dst: at('dst'),
-      rows,
-      h,
-      t,
-      d,
-      thd: kind === 'thd' ? 1 : 0,
-      batched: batched ? 1 : 0,
-      sign: inverse ? -1 : 1,
-      step,
-    }),
-  );
+  const flags = { thd: kind === 'thd' ? 1 : 0, batched: batched ? 1 : 0, sign: inverse ? -1 : 1 };
+  const args = { ...places('src', 'cos', 'sin', 'dst'), rows, h, t, d, ...flags, step };
+  return single(launch(turn, variant, strideGrid((rows * d) / 2 / pack), 256, args));
 }
 
 export const planRope: FamilyPlan<RowOf<'rope'>, unknown> = (p, { kernel: { kind } }, [x, cos, sin], [out]) => {

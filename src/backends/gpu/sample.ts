@@ -1,7 +1,7 @@
 // Tokens drawn on a GPU for many rows of logits at once: what kernels/sample.hip needs, and its launches.
 import { UnsupportedError } from '../../base/errors.js';
 import type { HostBuffer } from '../../driver/driver.js';
-import { KernelModule, Struct } from '../../kernels/declare.js';
+import { KernelModule, Struct, typed } from '../../kernels/declare.js';
 import type { Memory, View } from '../backend.js';
 import { DRAW_ROW, type DrawSizes, MOST_CHANGES, MOST_LIKELY } from '../generation.js';
 import type { GpuContext } from './context.js';
@@ -22,25 +22,9 @@ const CHANGE_BYTES = 16;
 const TOLD_BYTES = 16;
 
 const DRAWING = new Struct('Drawing', {
-  logits: 'pointer',
-  work: 'pointer',
-  tops: 'pointer',
-  masses: 'pointer',
-  bins: 'pointer',
-  weights: 'pointer',
-  ids: 'pointer',
-  rawTops: 'pointer',
-  rawSums: 'pointer',
-  rawRanks: 'pointer',
-  rows: 'pointer',
-  masks: 'pointer',
-  changes: 'pointer',
-  histories: 'pointer',
-  drawn: 'pointer',
-  told: 'pointer',
-  n: 'i32',
-  room: 'i32',
-  context: 'i32',
+  ...typed('pointer', 'logits', 'work', 'tops', 'masses', 'bins', 'weights', 'ids', 'rawTops', 'rawSums', 'rawRanks'),
+  ...typed('pointer', 'rows', 'masks', 'changes', 'histories', 'drawn', 'told'),
+  ...typed('i32', 'n', 'room', 'context'),
 });
 const STEPS = ['top', 'weigh', 'draw'] as const;
 const step = SAMPLE_MODULE.declare({

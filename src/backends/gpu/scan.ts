@@ -1,7 +1,7 @@
 // Running sums: kernels/scan.hip.
 import { bytesOf, type DType, type KernelDType, kernelDType, sumDType } from '../../base/dtype.js';
 import { sizeOf } from '../../base/shape.js';
-import { ALL_TYPES, CTYPE, KernelModule, suffixOf, typed } from '../../kernels/declare.js';
+import { ALL_TYPES, KernelModule, typed } from '../../kernels/declare.js';
 import type { RowOf } from '../../ops/op.js';
 import type { ScanParams } from '../../ops/reduce.js';
 import {
@@ -21,35 +21,23 @@ import {
 
 export const SCAN = new KernelModule('scan');
 /** What running sums of a chunk read and write; `offsets` holds what stands before each chunk, or is null. */
-const summed = (dtype: (typeof ALL_TYPES)[number]) =>
-  ({
-    src: `const ${CTYPE[dtype]}*`,
-    dst: `TotalOf<${CTYPE[dtype]}>::result*`,
-    offsets: `const TotalOf<${CTYPE[dtype]}>::sum*`,
-  }) as const;
+const summed = (T: string) =>
+  ({ src: `const ${T}*`, dst: `TotalOf<${T}>::result*`, offsets: `const TotalOf<${T}>::sum*` }) as const;
 const direction = typed('u32', 'reverse', 'exclusive');
 /** Rows, a block a chunk. */
-const rows = SCAN.declare({
-  each: { dtype: ALL_TYPES },
-  symbol: ({ dtype }) => `cumsum_rows_${suffixOf(dtype)}`,
-  body: ({ dtype }) => ({
-    threads: 256,
-    params: { ...summed(dtype), ...typed('i64', 'n', 'size'), ...direction },
-    call: 'cumsum_rows',
-    given: 'src, dst, offsets, n, size, reverse != 0, exclusive != 0',
-  }),
-});
+const rows = SCAN.forTypes(ALL_TYPES, 'cumsum_rows', (T) => ({
+  threads: 256,
+  params: { ...summed(T), ...typed('i64', 'n', 'size'), ...direction },
+  call: 'cumsum_rows',
+  given: 'src, dst, offsets, n, size, reverse != 0, exclusive != 0',
+}));
 /** The sum of each chunk. */
-const sums = SCAN.declare({
-  each: { dtype: ALL_TYPES },
-  symbol: ({ dtype }) => `cumsum_sums_${suffixOf(dtype)}`,
-  body: ({ dtype: d }) => ({
-    threads: 256,
-    params: { src: `const ${CTYPE[d]}*`, sums: `TotalOf<${CTYPE[d]}>::sum*`, n: 'i64', size: 'i64', reverse: 'u32' },
-    call: 'cumsum_sums',
-    given: 'src, sums, n, size, reverse != 0',
-  }),
-});
+const sums = SCAN.forTypes(ALL_TYPES, 'cumsum_sums', (T) => ({
+  threads: 256,
+  params: { src: `const ${T}*`, sums: `TotalOf<${T}>::sum*`, n: 'i64', size: 'i64', reverse: 'u32' },
+  call: 'cumsum_sums',
+  given: 'src, sums, n, size, reverse != 0',
+}));
 /** Running sums of the chunks' sums, in the type sums are kept in. */
 const SPINES = { f32: 'float', f64: 'double', u64: 'u64' } as const;
 const spine = SCAN.declare({
@@ -63,49 +51,33 @@ const spine = SCAN.declare({
   }),
 });
 /** A thread a chunk of a column, of `all` chunks. */
-const columns = SCAN.declare({
-  each: { dtype: ALL_TYPES },
-  symbol: ({ dtype }) => `cumsum_cols_${suffixOf(dtype)}`,
-  body: ({ dtype }) => ({
-    threads: 256,
-    params: { ...summed(dtype), ...typed('i64', 'all', 'n', 'inner', 'size'), ...direction },
-    call: 'cumsum_cols',
-  }),
-});
-const columnSums = SCAN.declare({
-  each: { dtype: ALL_TYPES },
-  symbol: ({ dtype }) => `cumsum_col_sums_${suffixOf(dtype)}`,
-  body: ({ dtype: d }) => ({
-    threads: 256,
-    params: {
-      src: `const ${CTYPE[d]}*`,
-      sums: `TotalOf<${CTYPE[d]}>::sum*`,
-      ...typed('i64', 'all', 'n', 'inner', 'size'),
-      reverse: 'u32',
-    },
-    call: 'cumsum_col_sums',
-  }),
-});
+const columns = SCAN.forTypes(ALL_TYPES, 'cumsum_cols', (T) => ({
+  threads: 256,
+  params: { ...summed(T), ...typed('i64', 'all', 'n', 'inner', 'size'), ...direction },
+  call: 'cumsum_cols',
+}));
+const columnSums = SCAN.forTypes(ALL_TYPES, 'cumsum_col_sums', (T) => ({
+  threads: 256,
+  params: {
+    src: `const ${T}*`,
+    sums: `TotalOf<${T}>::sum*`,
+    ...typed('i64', 'all', 'n', 'inner', 'size'),
+    reverse: 'u32',
+  },
+  call: 'cumsum_col_sums',
+}));
 
 /** Forwards with 16-byte accesses. */
 const PACKED = ['f32', 'f16', 'bf16'] as const;
-const rowPacks = SCAN.declare({
-  each: { dtype: PACKED },
-  symbol: ({ dtype }) => `cumsum_packs_${suffixOf(dtype)}`,
-  body: ({ dtype }) => ({
-    threads: 256,
-    params: {
-      src: `const ${CTYPE[dtype]}*`,
-      dst: `${CTYPE[dtype]}*`,
-      offsets: `const compute_t<${CTYPE[dtype]}>*`,
-      n: 'i64',
-      size: 'i64',
-      exclusive: 'u32',
-    },
-    call: 'cumsum_packs',
-    given: 'src, dst, offsets, n, size, exclusive != 0',
-  }),
-});
+const rowPacks = SCAN.forTypes(PACKED, 'cumsum_packs', (T) => ({
+  threads: 256,
+  params: {
+    ...{ src: `const ${T}*`, dst: `${T}*`, offsets: `const compute_t<${T}>*` },
+    ...{ n: 'i64', size: 'i64', exclusive: 'u32' },
+  },
+  call: 'cumsum_packs',
+  given: 'src, dst, offsets, n, size, exclusive != 0',
+}));
 
 /** The type in which sums of a type are kept. */
 const keptIn = (dtype: DType): 'f32' | 'f64' | 'i64' => {

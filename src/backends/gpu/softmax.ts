@@ -13,6 +13,7 @@ import {
   launch,
   type Launches,
   permuted,
+  places,
   single,
   type Target,
 } from './plan.js';
@@ -60,15 +61,11 @@ const gradRows = SOFTMAX.declare({
   launchedOn: ({ width }, arch) => width !== 'packs8' || heldVectors({ arch }) === 8,
 });
 /** Few long rows: each block leaves the largest value and the sum of a part, then all parts of a row are applied. */
-const part = SOFTMAX.declare({
-  each: { dtype: REAL_TYPES },
-  symbol: ({ dtype }) => `softmax_part_${dtype}`,
-  body: ({ dtype: d }) => ({
-    threads: 1024,
-    params: { src: `const ${CTYPE[d]}*`, part: `Online<compute_t<${CTYPE[d]}>>*`, cols: 'i64', size: 'i64' },
-    call: 'softmax_part',
-  }),
-});
+const part = SOFTMAX.forTypes(REAL_TYPES, 'softmax_part', (T) => ({
+  threads: 1024,
+  params: { src: `const ${T}*`, part: `Online<compute_t<${T}>>*`, cols: 'i64', size: 'i64' },
+  call: 'softmax_part',
+}));
 const apply = SOFTMAX.declare({
   each: { log: [false, true], dtype: REAL_TYPES },
   symbol: (v) => `${stemOf(v)}_apply_${v.dtype}`,
@@ -131,7 +128,7 @@ export function softmaxGradLaunch(
 ): Launches {
   const { width, lanes } = rowWidth(d, cols, aligned, heldVectors(target));
   const { grid, block } = rowGrid(rowCount, lanes);
-  const args = { out: at('out'), grad: at('grad'), dx: at('dx'), rows: rowCount, cols, lanes };
+  const args = { ...places('out', 'grad', 'dx'), rows: rowCount, cols, lanes };
   return single(launch(gradRows, { log, width, dtype: d as Real }, grid, block, args));
 }
 

@@ -1,6 +1,6 @@
 // Sorting rows: kernels/sort.hip.
 import { bytesOf, type DType, kernelDType } from '../../base/dtype.js';
-import { ALL_TYPES, CTYPE, KernelModule, suffixOf, WORDS, typed } from '../../kernels/declare.js';
+import { ALL_TYPES, KernelModule, WORDS, typed } from '../../kernels/declare.js';
 import type { RowOf } from '../../ops/op.js';
 import {
   at,
@@ -22,52 +22,40 @@ export const SORT = new KernelModule('sort');
  * Rows up to 4096 (8-byte keys: 2048) in one block: a bitonic network; writes the first `keep` indices, and values
  * where asked.
  */
-const rows = SORT.declare({
-  each: { dtype: ALL_TYPES },
-  symbol: ({ dtype }) => `sort_rows_${suffixOf(dtype)}`,
-  body: ({ dtype }) => ({
-    threads: 1024,
-    params: {
-      src: `const ${CTYPE[dtype]}*`,
-      indices: 'u32*',
-      values: `${CTYPE[dtype]}*`,
-      ...typed('i64', 'rows', 'cols', 'keep'),
-      descending: 'u32',
-      lanes: 'u32',
-    },
-    call: 'sort_rows',
-  }),
-});
+const rows = SORT.forTypes(ALL_TYPES, 'sort_rows', (T) => ({
+  threads: 1024,
+  params: {
+    src: `const ${T}*`,
+    indices: 'u32*',
+    values: `${T}*`,
+    ...typed('i64', 'rows', 'cols', 'keep'),
+    descending: 'u32',
+    lanes: 'u32',
+  },
+  call: 'sort_rows',
+}));
 /** Longer rows, 8 bits of the keys a pass: count, scan, scatter. The first pass reads the values and makes the keys. */
-const countFirst = SORT.declare({
-  each: { dtype: ALL_TYPES },
-  symbol: ({ dtype }) => `radix_count_first_${suffixOf(dtype)}`,
-  body: ({ dtype }) => ({
-    threads: 256,
-    params: { src: `const ${CTYPE[dtype]}*`, counts: 'u32*', cols: 'i64', tiles: 'i64', descending: 'u32' },
-    call: 'radix_count',
-    given: `KeysOf<${CTYPE[dtype]}>{src, descending != 0}, counts, cols, tiles, 0`,
-  }),
-});
+const countFirst = SORT.forTypes(ALL_TYPES, 'radix_count_first', (T) => ({
+  threads: 256,
+  params: { src: `const ${T}*`, counts: 'u32*', cols: 'i64', tiles: 'i64', descending: 'u32' },
+  call: 'radix_count',
+  given: `KeysOf<${T}>{src, descending != 0}, counts, cols, tiles, 0`,
+}));
 const SCATTER_THREADS = { constant: 'SCATTER_THREADS', threads: 512 } as const;
-const scatterFirst = SORT.declare({
-  each: { dtype: ALL_TYPES },
-  symbol: ({ dtype }) => `radix_scatter_first_${suffixOf(dtype)}`,
-  body: ({ dtype }) => ({
-    threads: SCATTER_THREADS,
-    params: {
-      src: `const ${CTYPE[dtype]}*`,
-      starts: 'const u32*',
-      keys_out: `key_t_of<${CTYPE[dtype]}>*`,
-      order_out: 'u32*',
-      cols: 'i64',
-      tiles: 'i64',
-      descending: 'u32',
-    },
-    call: 'radix_scatter',
-    given: `KeysOf<${CTYPE[dtype]}>{src, descending != 0}, (const u32*)nullptr, starts, keys_out, order_out, cols, tiles, 0`,
-  }),
-});
+const scatterFirst = SORT.forTypes(ALL_TYPES, 'radix_scatter_first', (T) => ({
+  threads: SCATTER_THREADS,
+  params: {
+    src: `const ${T}*`,
+    starts: 'const u32*',
+    keys_out: `key_t_of<${T}>*`,
+    order_out: 'u32*',
+    cols: 'i64',
+    tiles: 'i64',
+    descending: 'u32',
+  },
+  call: 'radix_scatter',
+  given: `KeysOf<${T}>{src, descending != 0}, (const u32*)nullptr, starts, keys_out, order_out, cols, tiles, 0`,
+}));
 const BYTES = [1, 2, 4, 8] as const;
 const count = SORT.declare({
   each: { bytes: BYTES },

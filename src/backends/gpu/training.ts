@@ -4,7 +4,18 @@ import type { RowOf } from '../../ops/op.js';
 import { type AdamParams, type LossParams, SQUARE_SUMS } from '../../ops/training.js';
 import type { View } from '../backend.js';
 import { inType } from './movement.js';
-import { aligned16, at, clamp, ceilDiv, FAULT, type FamilyPlan, launch, packOf, single, strideGrid } from './plan.js';
+import {
+  aligned16,
+  ceilDiv,
+  clamp,
+  type FamilyPlan,
+  FAULT,
+  launch,
+  packOf,
+  places,
+  single,
+  strideGrid,
+} from './plan.js';
 
 export const TRAINING = new KernelModule('training');
 const SMALL = ['f32', 'f16', 'bf16'] as const;
@@ -81,7 +92,7 @@ const planLosses: Plan = (p, _row, [x, ids], [out], { ignore, smoothing, grad }:
   const dtype = x.dtype as Small;
   const logits = grad ? x : p.dense(x); // whose gradient takes their place are dense: who asks for it sees to that
   const access = cols % packOf(dtype) === 0 ? accessOf(logits) : 'single';
-  const args = { x: at('x'), ids: at('ids'), losses: at('losses'), fault: at('fault'), rows, cols, ignore, smoothing };
+  const args = { ...places('x', 'ids', 'losses', 'fault'), rows, cols, ignore, smoothing };
   const grid = clamp(rows, 1, 2 ** 16);
   const block = cols >= LOSS_BLOCK ? LOSS_BLOCK : BLOCK;
   p.run(single(launch(losses, { grad, access, dtype }, grid, block, args)), {
@@ -100,7 +111,7 @@ const planSwiglu: Plan = (p, _row, [given, g], [out]) => {
   const access = n % packOf(dtype) === 0 ? accessOf(x, grad, out) : 'single';
   const wide = ceilDiv(n, BLOCK * (access === 'packed' ? packOf(dtype) : 1));
   const grid = [wide, clamp(rows, 1, MOST_ROWS), 1] as const;
-  const args = { x: at('x'), grad: at('grad'), out: at('out'), rows, n };
+  const args = { ...places('x', 'grad', 'out'), rows, n };
   p.run(single(launch(swiglu, { access, dtype }, grid, BLOCK, args)), { x, grad, out });
 };
 const planSquares: Plan = (p, _row, [x], [out]) => {
@@ -109,7 +120,7 @@ const planSquares: Plan = (p, _row, [x], [out]) => {
   const dtype = x.dtype as Small;
   const grid = clamp(ceilDiv(n, BLOCK), 1, SQUARE_SUMS);
   if (grid < SQUARE_SUMS) p.fill(out, 0);
-  p.run(single(launch(squares, { access: accessOf(from), dtype }, grid, BLOCK, { x: at('x'), out: at('out'), n })), {
+  p.run(single(launch(squares, { access: accessOf(from), dtype }, grid, BLOCK, { ...places('x', 'out'), n })), {
     x: from,
     out,
   });
@@ -121,20 +132,8 @@ const planAdam: Plan = (p, _row, inputs, outputs, o: AdamParams) => {
   const n = weights.layout.size;
   const access = accessOf(weights, m, v, grad, ...(copy ? [copy] : []));
   const rates = { decay1: o.beta1, rest1: 1 - o.beta1, decay2: o.beta2, rest2: 1 - o.beta2 };
-  const args = {
-    ...{
-      p: at('p'),
-      m: at('m'),
-      v: at('v'),
-      grad: at('grad'),
-      scale: at('scale'),
-      copy: at('copy'),
-      fed: at('fed'),
-      n,
-      ...rates,
-    },
-    ...{ shrink: o.shrink, rate: o.rate, eps: o.eps },
-  };
+  const buffers = places('p', 'm', 'v', 'grad', 'scale', 'copy', 'fed');
+  const args = { ...buffers, n, ...rates, shrink: o.shrink, rate: o.rate, eps: o.eps };
   const variant = {
     access,
     dtype: given.dtype as Small,
