@@ -10,6 +10,7 @@ import {
   type WickError,
 } from '../base/errors.js';
 import { Layout } from '../base/layout.js';
+import { cText } from '../driver/ffi.js';
 import { movementOps } from '../ops/movement.js';
 import type { Params, RunRow } from '../ops/op.js';
 import type { Backend, Memory, MemoryStats, Recorded, View } from './backend.js';
@@ -244,7 +245,7 @@ export class CpuBackend implements Backend {
 
   #fail(status: number, row: RunRow): never {
     const bytes = new Uint8Array(this.#block.buffer, MESSAGE * 8, MESSAGE_BYTES);
-    throw failure(status, row, Buffer.from(bytes.subarray(0, bytes.indexOf(0))).toString());
+    throw failure(status, row, cText(bytes));
   }
 }
 

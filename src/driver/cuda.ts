@@ -4,9 +4,18 @@ import { DeviceError } from '../base/errors.js';
 import { Calls, type CallRules } from './checked-calls.js';
 import type { Device, DeviceInfo, DeviceLibraries, Driver, Fn, Module } from './driver.js';
 import { cudaDriverVersion, cudaVersion, DRIVER_VERSION, forDriver, LIBCUDA } from './cuda-version.js';
-import { Cell, nativeBlock, nativeString, noteLibrary, openLibrary, type LibrarySpec, type Native } from './ffi.js';
+import {
+  Cell,
+  cText,
+  nativeBlock,
+  nativeString,
+  noteLibrary,
+  openLibrary,
+  type LibrarySpec,
+  type Native,
+} from './ffi.js';
 import { CUDA_NUMBERS as N, CUDA_STRUCTS } from './structs.js';
-import { type LaunchCall, orSentence, text, vendorDriver, type VendorRules, type VendorTable } from './vendor.js';
+import { type LaunchCall, onFirstUse, vendorDriver, type VendorRules, type VendorTable } from './vendor.js';
 import { CUBLASLT, openCublasLt } from './cublaslt.js';
 import { CUDNN, openCudnn } from './cudnn.js';
 import { CUSOLVER, openCusolver } from './solver.js';
@@ -124,7 +133,7 @@ function cudaInfo(calls: Calls<typeof CUDA_TABLE>, ordinal: number): DeviceInfo 
   const totalBytes = cell.value;
   const arch = `sm_${attribute(N.CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)}${attribute(N.CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)}`;
   return {
-    name: text(name),
+    name: cText(name),
     arch,
     fullArch: arch,
     warp: attribute(N.CU_DEVICE_ATTRIBUTE_WARP_SIZE),
@@ -176,7 +185,7 @@ function cudaRules(calls: Calls<typeof CUDA_TABLE>): VendorRules {
       const values = new BigUint64Array([BigInt(log.address), 8192n]);
       const cell = new Cell();
       const status = calls.status('moduleLoad', cell.raw, image, 2, keys, values);
-      if (status !== 0) throw calls.error('moduleLoad', [name, image], status, text(new Uint8Array(log.buffer)));
+      if (status !== 0) throw calls.error('moduleLoad', [name, image], status, cText(new Uint8Array(log.buffer)));
       return cell.value;
     },
     setMaxDynamicShared: (fn: Fn, bytes: number) =>
@@ -222,20 +231,9 @@ function configuredLaunch(launchEx: Native): LaunchCall {
 }
 
 export const cudaLibrarySpecs = (): LibrarySpec[] => [forDriver(CUBLASLT), CUDNN, forDriver(CUSOLVER)];
-/** Each is looked for on first use, so that a program without convolutions never loads cuDNN. */
-function cudaLibraries(device: Device): DeviceLibraries {
-  let blas: DeviceLibraries['blas'] | undefined;
-  let dnn: DeviceLibraries['dnn'] | undefined;
-  let solver: DeviceLibraries['solver'] | undefined;
-  return {
-    get blas() {
-      return (blas ??= orSentence(() => openCublasLt(device)));
-    },
-    get dnn() {
-      return (dnn ??= orSentence(() => openCudnn(device)));
-    },
-    get solver() {
-      return (solver ??= orSentence(() => openCusolver(device)));
-    },
-  };
-}
+const cudaLibraries = (device: Device): DeviceLibraries =>
+  onFirstUse({
+    blas: () => openCublasLt(device),
+    dnn: () => openCudnn(device),
+    solver: () => openCusolver(device),
+  });

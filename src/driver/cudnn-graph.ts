@@ -2,7 +2,7 @@
 // plan that runs with addresses. It has newer kernels, which the algorithm interface does not reach.
 import type { Calls } from './checked-calls.js';
 import type { Address } from './driver.js';
-import { Cell } from './ffi.js';
+import { Cell, cText } from './ffi.js';
 
 const since = 'cuDNN 9 has it';
 export const CUDNN_GRAPH_TABLE = {
@@ -235,7 +235,7 @@ export class Descriptors {
     if (!this.#calls.has('lastError')) return '';
     const text = new Uint8Array(4096);
     this.#calls.status('lastError', text, text.length);
-    return new TextDecoder().decode(text.subarray(0, Math.max(0, text.indexOf(0)))).trim();
+    return cText(text).trim();
   }
 
   tensor({ id, type, dims, strides, alignment, kind }: TensorSpec): Handle {

@@ -8,7 +8,7 @@ import { forDriver } from './cuda-version.js';
 import { CudnnAttentions } from './cudnn-attention.js';
 import { ConvolutionGraphs } from './cudnn-convolution.js';
 import { CUDNN_GRAPH_TABLE, type EnginePlan, type Engines } from './cudnn-graph.js';
-import { checkConv, type ConvDType, convKey, type ConvPlan, type ConvSpec, type Dnn } from './dnn.js';
+import { checkConv, type ConvDType, convKey, type ConvPlan, type ConvSpec, type Dnn, withAddresses } from './dnn.js';
 import type { Address, Device, Maybe, Stream } from './driver.js';
 import { Cell, type FindLibrary, nativeBlock, nativeString, openLibrary, type LibrarySpec } from './ffi.js';
 import { made } from './lt.js';
@@ -297,27 +297,15 @@ class Cudnn extends Planned<ConvSpec, CudnnPlan> implements Dnn {
 
   #tuneAlgorithms(p: CudnnPlan, data: Operands, stream: Stream): void {
     const kind = KINDS[p.spec.kind];
-    const [o1, o2, o3] = kind.order;
+    const [first, second, third] = withAddresses(kind.order, p, data);
     const results = nativeBlock(CUDNN_PERF.size * WANTED);
     const found = new Cell();
     const bytes = Math.max(p.workspaceBytes, 256 << 20);
     const chosen = { math: p.math, description: p.description };
-    const status = this.#calls.status(
-      kind.tune,
-      this.#handle,
-      p[o1],
-      data[o1],
-      p[o2],
-      data[o2],
-      p.conv,
-      p[o3],
-      data[o3],
-      WANTED,
-      found.raw,
-      results.address,
-      this.#workspaces.get(stream, bytes),
-      bytes,
-    );
+    const operands = [this.#handle, ...first, ...second, p.conv, ...third];
+    const workspace = this.#workspaces.get(stream, bytes);
+    const answer = [WANTED, found.raw, results.address] as const;
+    const status = this.#calls.status(kind.tune, ...operands, ...answer, workspace, bytes);
     if (status === 0 && this.#take(p, results.buffer, found.int, true)) return;
     // The first choice stands; trying others has changed the math type.
     this.#calls.call('convMath', p.conv, chosen.math);
@@ -381,27 +369,12 @@ class Cudnn extends Planned<ConvSpec, CudnnPlan> implements Dnn {
 
   #runAlgorithm(p: CudnnPlan, data: Operands, stream: Stream): void {
     const kind = KINDS[p.spec.kind];
-    const [o1, o2, o3] = kind.order;
+    const [first, second, third] = withAddresses(kind.order, p, data);
     const wide = p.spec.dtype === 'f64';
     const alpha = this.#scalars.address + (wide ? 8 : 0);
     const beta = this.#scalars.address + (wide ? 16 : 4);
-    const workspace = this.#workspaces.get(stream, p.workspaceBytes);
-    this.#calls.call(
-      kind.run,
-      this.#handle,
-      alpha,
-      p[o1],
-      data[o1],
-      p[o2],
-      data[o2],
-      p.conv,
-      p.algorithm,
-      workspace,
-      p.workspaceBytes,
-      beta,
-      p[o3],
-      data[o3],
-    );
+    const how = [p.conv, p.algorithm, this.#workspaces.get(stream, p.workspaceBytes), p.workspaceBytes];
+    this.#calls.call(kind.run, this.#handle, alpha, ...first, ...second, ...how, beta, ...third);
   }
 
   #use(stream: Stream): void {

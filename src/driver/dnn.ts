@@ -56,6 +56,13 @@ export interface Dnn {
 export const convKey = (s: ConvSpec): string =>
   [s.kind, s.dtype, s.x, s.filter, s.y, s.padding, s.stride, s.dilation, s.groups, s.tf32 ? 1 : 0].join(';');
 
+/** Operands in the order in which a call takes them, each with its descriptor first. */
+export const withAddresses = <K extends 'x' | 'filter' | 'y'>(
+  order: readonly K[],
+  descriptors: Readonly<Record<K, number>>,
+  data: Readonly<Record<K, Address>>,
+): (readonly [number, Address])[] => order.map((o) => [descriptors[o], data[o]]);
+
 const outSize = (size: number, filter: number, padding: number, stride: number, dilation: number): number =>
   Math.floor((size + 2 * padding - dilation * (filter - 1) - 1) / stride) + 1;
 

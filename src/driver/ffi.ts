@@ -314,6 +314,9 @@ export function nativeBlock(bytes: number): NativeBlock {
 /** Bytes at a native address, valid as long as their owner keeps them. */
 export const nativeView = (address: number, bytes: number): Uint8Array =>
   new Uint8Array(koffi.view(BigInt(address), bytes));
+/** The text before the first NUL. */
+export const cText = (bytes: Uint8Array): string =>
+  Buffer.from(bytes.subarray(0, bytes.indexOf(0) < 0 ? bytes.length : bytes.indexOf(0))).toString();
 /** The text at a native `const char *`; '' for null. */
 export const nativeString = (address: number): string => (address === 0 ? '' : koffi.decode.string(BigInt(address)));
 

@@ -5,9 +5,9 @@ import { ArgumentError, DeviceError } from '../base/errors.js';
 import { withFallback } from './blas.js';
 import { Calls, type CallRules } from './checked-calls.js';
 import type { Device, DeviceInfo, DeviceLibraries, Driver, Fn, Module } from './driver.js';
-import { Cell, nativeString, noteLibrary, openLibrary, type LibrarySpec } from './ffi.js';
+import { Cell, cText, nativeString, noteLibrary, openLibrary, type LibrarySpec } from './ffi.js';
 import { HIP_NUMBERS as N, HIP_PROPERTIES } from './structs.js';
-import { orSentence, text, vendorDriver, type VendorRules, type VendorTable } from './vendor.js';
+import { onFirstUse, orSentence, vendorDriver, type VendorRules, type VendorTable } from './vendor.js';
 import { HIPBLASLT, openHipblasLt } from './hipblaslt.js';
 import { MIOPEN, openMiopen } from './miopen.js';
 import { HIPSOLVER, openHipsolver } from './solver.js';
@@ -122,7 +122,7 @@ function hipInfo(calls: Calls<typeof HIP_TABLE>, ordinal: number): DeviceInfo {
   const properties = new Uint8Array(4096);
   const layout = calls.has('properties6') ? HIP_PROPERTIES.rocm6 : HIP_PROPERTIES.rocm5;
   calls.call(calls.has('properties6') ? 'properties6' : 'properties5', properties, ordinal);
-  const fullArch = text(properties.subarray(layout.fields.gcnArchName, layout.fields.gcnArchName + 256));
+  const fullArch = cText(properties.subarray(layout.fields.gcnArchName, layout.fields.gcnArchName + 256));
   const name = new Uint8Array(256);
   calls.call('deviceName', name, name.length, ordinal);
   calls.call('deviceTotalMem', cell.clear().raw, ordinal);
@@ -132,7 +132,7 @@ function hipInfo(calls: Calls<typeof HIP_TABLE>, ordinal: number): DeviceInfo {
     calls.status('deviceAttribute', cell.clear().raw, N.hipDeviceAttributeMemoryPoolsSupported, ordinal) === 0 &&
     cell.int !== 0;
   return {
-    name: text(name),
+    name: cText(name),
     arch: plainArch(fullArch),
     fullArch,
     warp: attribute(N.hipDeviceAttributeWarpSize),
@@ -183,21 +183,13 @@ function hipRules(calls: Calls<typeof HIP_TABLE>): VendorRules {
 
 export const HIP_LIBRARY_SPECS = [HIPBLASLT, ROCBLAS, MIOPEN, HIPSOLVER];
 /** hipBLASLt where it knows the GPU and has the product, else rocBLAS, which knows them all. */
-function hipLibraries(device: Device): DeviceLibraries {
-  let blas: DeviceLibraries['blas'] | undefined;
-  let dnn: DeviceLibraries['dnn'] | undefined;
-  let solver: DeviceLibraries['solver'] | undefined;
-  return {
-    get blas() {
-      if (blas !== undefined) return blas;
-      const lt = orSentence(() => openHipblasLt(device));
-      return (blas = withFallback(lt, () => orSentence(() => openRocblas(device))));
-    },
-    get dnn() {
-      return (dnn ??= orSentence(() => openMiopen(device)));
-    },
-    get solver() {
-      return (solver ??= orSentence(() => openHipsolver(device)));
-    },
-  };
-}
+const hipLibraries = (device: Device): DeviceLibraries =>
+  onFirstUse({
+    blas: () =>
+      withFallback(
+        orSentence(() => openHipblasLt(device)),
+        () => orSentence(() => openRocblas(device)),
+      ),
+    dnn: () => openMiopen(device),
+    solver: () => openHipsolver(device),
+  });

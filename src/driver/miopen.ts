@@ -1,6 +1,6 @@
 // MIOpen: convolutions forward and backward on AMD GPUs in its immediate mode, ROCm 5.2 to 7.
 import { Calls } from './checked-calls.js';
-import { checkConv, type ConvDType, convKey, type ConvPlan, type ConvSpec, type Dnn } from './dnn.js';
+import { checkConv, type ConvDType, convKey, type ConvPlan, type ConvSpec, type Dnn, withAddresses } from './dnn.js';
 import type { Address, Device, Maybe, Stream } from './driver.js';
 import { Cell, type FindLibrary, nativeBlock, nativeString, openLibrary, type LibrarySpec } from './ffi.js';
 import { made } from './lt.js';
@@ -188,23 +188,9 @@ class Miopen extends Planned<ConvSpec, MiopenPlan> implements Dnn {
       this.#stream = stream;
     }
     const kind = KINDS[p.spec.kind];
-    const data = { x, filter, y };
-    const [o1, o2, o3] = kind.order;
-    const workspace = this.#workspaces.get(stream, p.workspaceBytes);
-    this.#calls.call(
-      kind.run,
-      this.#handle,
-      p[o1],
-      data[o1],
-      p[o2],
-      data[o2],
-      p.conv,
-      p[o3],
-      data[o3],
-      workspace,
-      p.workspaceBytes,
-      p.solution,
-    );
+    const [first, second, third] = withAddresses(kind.order, p, { x, filter, y });
+    const workspace = [this.#workspaces.get(stream, p.workspaceBytes), p.workspaceBytes];
+    this.#calls.call(kind.run, this.#handle, ...first, ...second, p.conv, ...third, ...workspace, p.solution);
   }
 
   #release(p: MiopenPlan): void {

@@ -1,6 +1,6 @@
 // OpenMPI's C interface: handles are addresses of objects that the library exports.
 import { DeviceError } from '../base/errors.js';
-import { Cell, type FindLibrary, type Library, openLibrary, type LibrarySpec } from './ffi.js';
+import { Cell, cText, type FindLibrary, type Library, openLibrary, type LibrarySpec } from './ffi.js';
 import { Calls } from './checked-calls.js';
 
 const LIBMPI: LibrarySpec = { name: 'OpenMPI', sonames: ['libmpi.so.40', 'libmpi.so.80'], vendor: 'host' };
@@ -97,5 +97,3 @@ export function openMpi(find: FindLibrary = openLibrary): Mpi | string {
     Object.fromEntries(Object.entries(symbols).map(([k, s]) => [k, at(s)])) as Record<keyof T, number>;
   return (started = { calls, world, types: addresses(TYPES), ops: addresses(OPS), version });
 }
-
-const cText = (bytes: Uint8Array): string => new TextDecoder().decode(bytes.subarray(0, bytes.indexOf(0)));

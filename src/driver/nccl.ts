@@ -23,8 +23,6 @@ export const NCCL_TABLE = {
     optional: 'uintptr_t ncclGetLastError(uintptr_t comm)',
     since: 'it came with NCCL 2.13',
   },
-  groupStart: 'int ncclGroupStart()',
-  groupEnd: 'int ncclGroupEnd()',
   allReduce:
     'int ncclAllReduce(uintptr_t src, uintptr_t dst, size_t count, int type, int op, uintptr_t comm, uintptr_t stream)',
   reduceScatter:

@@ -20,7 +20,7 @@ import type {
   Stream,
   Triple,
 } from './driver.js';
-import { loadForGood, nativeBlock, nativeView } from './ffi.js';
+import { cText, loadForGood, nativeBlock, nativeView } from './ffi.js';
 import { buildHost, hostCompiler } from './host-cc.js';
 import { ImmediateDevice } from './immediate-device.js';
 
@@ -205,8 +205,6 @@ class SimDevice extends ImmediateDevice implements Device {
     this.enqueue(stream, () => run(kept.address));
   }
 }
-
-const cText = (bytes: Uint8Array): string => new TextDecoder().decode(bytes.subarray(0, bytes.indexOf(0)));
 
 let opened: Driver | undefined;
 /** Devices are numbered by their wave size, 32 and 64; 0 and 1 mean the same. */

@@ -348,14 +348,24 @@ function checkBytes(call: string, bytes: number): void {
     throw new ArgumentError(`${call}: ${bytes} bytes; a whole number from 1 is needed`);
 }
 
-/** The text before the first NUL. */
-export const text = (bytes: Uint8Array): string =>
-  Buffer.from(bytes.subarray(0, bytes.indexOf(0) < 0 ? bytes.length : bytes.indexOf(0))).toString();
-
 /**
- * A library that is there but refuses to start is a sentence too; the backend then uses its own kernels and says so.
+ * Each library is looked for at its first use, so that a program without convolutions never loads cuDNN. One that is
+ * there but refuses to start is a sentence, too; the backend then uses its own kernels and says so.
  */
-export function orSentence<T>(open: () => T | string): T | string {
+export function onFirstUse<L extends DeviceLibraries>(open: { readonly [K in keyof L]: () => L[K] }): L {
+  const found = {} as L;
+  for (const name of Object.keys(open) as (keyof L)[])
+    Object.defineProperty(found, name, {
+      configurable: true,
+      get: () => {
+        const value = orSentence(open[name]);
+        Object.defineProperty(found, name, { value });
+        return value;
+      },
+    });
+  return found;
+}
+export function orSentence<T>(open: () => T): T | string {
   try {
     return open();
   } catch (e) {

@@ -1,5 +1,6 @@
 // Calls of the CPU engine written down instead of run: a whole step of a model becomes one list that another thread
 // works through, once or many times.
+import { cText } from '../../driver/ffi.js';
 import type { RunRow } from '../../ops/op.js';
 import type { Memory, View } from '../backend.js';
 import type { PlacedCalls } from './engine.js';
@@ -64,8 +65,7 @@ export class RecordedCalls {
   }
   get message(): string {
     const { buffer, byteOffset } = this.#calls.slots;
-    const bytes = new Uint8Array(buffer, byteOffset + MESSAGE * 8, MESSAGE_SLOTS * 8);
-    return Buffer.from(bytes.subarray(0, bytes.indexOf(0))).toString();
+    return cText(new Uint8Array(buffer, byteOffset + MESSAGE * 8, MESSAGE_SLOTS * 8));
   }
   run(): Promise<number> {
     return this.#calls.run();
