@@ -64,6 +64,26 @@ async function round(engine: Engine, batch: number, prompt: number, tokens: numb
   };
 }
 
+interface About {
+  readonly model: string;
+  readonly parameters: number;
+  readonly dtype: string;
+  readonly device: string;
+  readonly prompt: number;
+  readonly tokens: number;
+}
+/** For people: what was measured, and a line a batch. */
+function described({ model, parameters, dtype, device, prompt, tokens }: About, rows: readonly BenchRow[]): string {
+  const what = `${model} (${parameterSize(parameters)} in ${dtype}) on ${device}`;
+  const numbers = (r: BenchRow): string[] =>
+    [r.promptTokensPerSecond, r.tokensPerSecond, r.tokensPerSecondEach, r.firstTokenMs].map((n) => n.toFixed(1));
+  const lines = table(
+    ['requests', 'prompt tokens/s', 'tokens/s', 'each', 'first token ms'],
+    rows.map((r) => [r.batch, ...numbers(r)]),
+  );
+  return `${what}: prompts of ${prompt} tokens, answers of ${tokens}\n\n${lines}`;
+}
+
 export async function run([what, ...argv]: readonly string[]): Promise<number> {
   if (what === '--help' || what === '-h' || argv.includes('--help') || argv.includes('-h')) {
     console.log(HELP);
@@ -93,33 +113,9 @@ export async function run([what, ...argv]: readonly string[]): Promise<number> {
       await round(engine, batch, prompt, Math.min(tokens, 8));
       rows.push(await round(engine, batch, prompt, tokens));
     }
-    const about = {
-      model: engine.name,
-      parameters: open.parameters,
-      dtype: open.dtype,
-      device: open.device.name,
-      prompt,
-      tokens,
-    };
-    if (v.json) console.log(JSON.stringify({ ...about, rows }, null, 2));
-    else {
-      const size = parameterSize(open.parameters);
-      console.log(
-        `${engine.name} (${size} in ${open.dtype}) on ${open.device.name}: prompts of ${prompt} tokens, answers ` +
-          `of ${tokens}\n`,
-      );
-      console.log(
-        table(
-          ['requests', 'prompt tokens/s', 'tokens/s', 'each', 'first token ms'],
-          rows.map((r) => [
-            r.batch,
-            ...[r.promptTokensPerSecond, r.tokensPerSecond, r.tokensPerSecondEach, r.firstTokenMs].map((n) =>
-              n.toFixed(1),
-            ),
-          ]),
-        ),
-      );
-    }
+    const { parameters, dtype, device } = open;
+    const about = { model: engine.name, parameters, dtype, device: device.name, prompt, tokens };
+    console.log(v.json ? JSON.stringify({ ...about, rows }, null, 2) : described(about, rows));
     return 0;
   } finally {
     await open.dispose();

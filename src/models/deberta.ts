@@ -247,22 +247,17 @@ function looksOf(c: Config): Looks {
     throw new UnsupportedError(`${c.where}: pos_att_type holds ${JSON.stringify(odd)}; c2p and p2c are served`);
   return looks as Looks;
 }
-function deberta(c: Config, source: ModelSource): Deberta {
-  const first = c.text('model_type') === 'deberta';
-  c.ignore('tie_word_embeddings', 'legacy', 'pooler_dropout', 'cls_dropout', 'pooler_hidden_size');
-  c.only('talking_head', false);
-  source.ignore(TASK_HEADS);
-  source.ignore(/^(lm_predictions|mask_predictions)\./);
-  const vb = source.has('deberta.embeddings.word_embeddings.weight') ? source.builder.pp('deberta') : source.builder;
-  const [width, heads] = [c.count('hidden_size', undefined, 1), c.count('num_attention_heads', undefined, 1)];
-  const positions = c.count('max_position_embeddings', 512, 1);
-  const looks = looksOf(c);
-  const relative = c.flag('relative_attention', false);
+/** How far apart places are told, and in how many buckets: 0 for none. */
+function distancesOf(c: Config, first: boolean, positions: number) {
   const farthest = c.number('max_relative_positions', -1) < 1 ? positions : c.count('max_relative_positions');
   const given = first ? -1 : c.number('position_buckets', -1);
   const buckets = given > 0 ? given : 0;
-  const span = buckets > 0 ? buckets : farthest;
-  const config: DebertaConfig = {
+  return { farthest, buckets, span: buckets > 0 ? buckets : farthest };
+}
+function configOf(c: Config, first: boolean, span: number | undefined): DebertaConfig {
+  const [width, heads] = [c.count('hidden_size', undefined, 1), c.count('num_attention_heads', undefined, 1)];
+  const looks = looksOf(c);
+  return {
     first,
     width,
     heads,
@@ -270,12 +265,24 @@ function deberta(c: Config, source: ModelSource): Deberta {
     inner: c.count('intermediate_size', undefined, 1),
     eps: c.number('layer_norm_eps', 1e-7),
     activation: c.activation('hidden_act', 'gelu'),
-    ...(relative && { span }),
+    ...(span !== undefined && { span }),
     looks,
     parts: 1 + (first ? looks.length : new Set(looks).size),
     shared: !first && c.flag('share_att_key', false),
   };
-  const { eps } = config;
+}
+function deberta(c: Config, source: ModelSource): Deberta {
+  const first = c.text('model_type') === 'deberta';
+  c.ignore('tie_word_embeddings', 'legacy', 'pooler_dropout', 'cls_dropout', 'pooler_hidden_size');
+  c.only('talking_head', false);
+  source.ignore(TASK_HEADS);
+  source.ignore(/^(lm_predictions|mask_predictions)\./);
+  const vb = source.has('deberta.embeddings.word_embeddings.weight') ? source.builder.pp('deberta') : source.builder;
+  const positions = c.count('max_position_embeddings', 512, 1);
+  const { farthest, buckets, span } = distancesOf(c, first, positions);
+  const relative = c.flag('relative_attention', false);
+  const config = configOf(c, first, relative ? span : undefined);
+  const { width, eps } = config;
   const narrow = c.count('embedding_size', width, 1);
   const types = c.count('type_vocab_size', 0);
   const normed = first ? [] : c.text('norm_rel_ebd', 'none').toLowerCase().split('|');

@@ -155,59 +155,53 @@ function modernHead(c: Config, source: ModelSource, { width, eps }: RotaryBertCo
     out: 'classifier',
   });
 }
-function modernBert(c: Config, source: ModelSource): RotaryBert {
-  c.ignore(...MODERN_WITHOUT_EFFECT);
-  source.ignore(TASK_HEADS);
-  const vb = source.has('model.embeddings.tok_embeddings.weight') ? source.builder.pp('model') : source.builder;
-  const config: RotaryBertConfig = {
-    vocabSize: c.count('vocab_size'),
-    width: c.count('hidden_size'),
-    layers: c.count('num_hidden_layers'),
-    heads: c.count('num_attention_heads', undefined, 1),
-    inner: c.count('intermediate_size'),
-    positions: c.count('max_position_embeddings'),
-    eps: c.number('norm_eps', 1e-5),
-    activation: c.activation('hidden_activation', 'gelu'),
-  };
-  const { width, heads, inner } = config;
-  const [bias, mlpBias, useBias] = [
-    c.flag('attention_bias', false),
-    c.flag('mlp_bias', false),
-    c.flag('norm_bias', false),
-  ];
+const modernConfig = (c: Config): RotaryBertConfig => ({
+  vocabSize: c.count('vocab_size'),
+  width: c.count('hidden_size'),
+  layers: c.count('num_hidden_layers'),
+  heads: c.count('num_attention_heads', undefined, 1),
+  inner: c.count('intermediate_size'),
+  positions: c.count('max_position_embeddings'),
+  eps: c.number('norm_eps', 1e-5),
+  activation: c.activation('hidden_activation', 'gelu'),
+});
+/** What each layer attends to, all or its surroundings, with the rope of each kind. */
+function modernLayers(c: Config, { layers, width, heads, positions }: RotaryBertConfig) {
   const every = c.count('global_attn_every_n_layers', 3, 1);
   const kinds = c.has('layer_types')
     ? c.texts('layer_types')
-    : Array.from({ length: config.layers }, (_, i) => (i % every ? 'sliding_attention' : 'full_attention'));
-  const half = Math.floor(c.count('local_attention', 128) / 2);
-  const rope = (kind: string, old: string, theta: number): RopeFeature =>
-    readRope(c, {
-      headDim: width / heads,
-      maxPositions: config.positions,
-      theta: c.number(old, theta),
-      layerType: kind,
-    });
+    : Array.from({ length: layers }, (_, i) => (i % every ? 'sliding_attention' : 'full_attention'));
+  const rope = (layerType: string, old: string, theta: number): RopeFeature =>
+    readRope(c, { headDim: width / heads, maxPositions: positions, theta: c.number(old, theta), layerType });
   const ropes: Readonly<Record<string, RopeFeature>> = {
     full_attention: rope('full_attention', 'global_rope_theta', 160_000),
     sliding_attention: rope('sliding_attention', 'local_rope_theta', 10_000),
   };
+  const odd = kinds.find((kind) => !Object.hasOwn(ropes, kind));
+  if (odd !== undefined) throw new UnsupportedError(`${c.where}: layer_types has ${JSON.stringify(odd)}`);
+  return { kinds, ropes: kinds.map((kind) => ropes[kind]) };
+}
+function modernBert(c: Config, source: ModelSource): RotaryBert {
+  c.ignore(...MODERN_WITHOUT_EFFECT);
+  source.ignore(TASK_HEADS);
+  const vb = source.has('model.embeddings.tok_embeddings.weight') ? source.builder.pp('model') : source.builder;
+  const config = modernConfig(c);
+  const { width, heads, inner, activation } = config;
+  const [bias, mlpBias] = [{ bias: c.flag('attention_bias', false) }, { bias: c.flag('mlp_bias', false) }];
+  const useBias = c.flag('norm_bias', false);
+  const { kinds, ropes } = modernLayers(c, config);
+  const half = Math.floor(c.count('local_attention', 128) / 2);
   const norm = (at: VarBuilder): LayerNorm => layerNorm(width, at, { eps: config.eps, useBias });
   const blocks = kinds.map((kind, i) => {
-    if (!Object.hasOwn(ropes, kind)) throw new UnsupportedError(`${c.where}: layer_types has ${JSON.stringify(kind)}`);
     const at = vb.pp('layers', i);
-    const [q, k, v] = chunks(linear(width, 3 * width, at.pp('attn.Wqkv'), { bias }), 3);
-    const [gate, up] = chunks(linear(width, 2 * inner, at.pp('mlp.Wi'), { bias: mlpBias }), 2);
+    const [q, k, v] = chunks(linear(width, 3 * width, at.pp('attn.Wqkv'), bias), 3);
+    const [gate, up] = chunks(linear(width, 2 * inner, at.pp('mlp.Wi'), mlpBias), 2);
     return new RotaryBlock(
       {
         ...(i > 0 && { norm1: norm(at.pp('attn_norm')) }),
-        attention: new MultiHead({ q, k, v, out: linear(width, width, at.pp('attn.Wo'), { bias }) }, heads),
+        attention: new MultiHead({ q, k, v, out: linear(width, width, at.pp('attn.Wo'), bias) }, heads),
         norm2: norm(at.pp('mlp_norm')),
-        mlp: new GatedFeedForward(
-          gate,
-          up,
-          linear(inner, width, at.pp('mlp.Wo'), { bias: mlpBias }),
-          config.activation,
-        ),
+        mlp: new GatedFeedForward(gate, up, linear(inner, width, at.pp('mlp.Wo'), mlpBias), activation),
       },
       true,
       kind === 'sliding_attention' ? half : undefined,
@@ -221,7 +215,7 @@ function modernBert(c: Config, source: ModelSource): RotaryBert {
       blocks,
       finalNorm: norm(vb.pp('final_norm')),
     },
-    kinds.map((kind) => ropes[kind]),
+    ropes,
     modernHead(c, source, config),
   );
   return withTokens(c, source, made, {
@@ -257,15 +251,10 @@ const NOMIC_WITHOUT_EFFECT = [
   ...['moe_resid_pdrop', 'num_shared_experts', 'router_aux_loss_coef', 'tie_embeddings'],
 ];
 
-function nomicBert(c: Config, source: ModelSource): RotaryBert {
-  for (const [field, value] of Object.entries(NOMIC_ONLY)) c.only(field, value);
-  c.ignore(...NOMIC_WITHOUT_EFFECT);
-  c.only('rotary_scaling_factor', null);
-  source.ignore(TASK_HEADS);
-  // Files of the authors and of transformers name sizes and tensors differently.
-  const size = (theirs: string, ours: string, fallback?: number): number =>
-    c.has(theirs) ? c.count(theirs) : c.count(ours, fallback);
-  const config: RotaryBertConfig = {
+/** Files of the authors and of transformers name sizes and tensors differently. */
+function nomicConfig(c: Config): RotaryBertConfig {
+  const size = (theirs: string, ours: string): number => c.count(c.has(theirs) ? theirs : ours);
+  return {
     vocabSize: c.count('vocab_size'),
     width: size('n_embd', 'hidden_size'),
     layers: size('n_layer', 'num_hidden_layers'),
@@ -275,45 +264,51 @@ function nomicBert(c: Config, source: ModelSource): RotaryBert {
     eps: c.has('layer_norm_epsilon') ? c.number('layer_norm_epsilon') : c.number('layer_norm_eps', 1e-12),
     activation: c.activation('hidden_act', 'silu'),
   };
-  const { width, heads, inner, eps } = config;
+}
+/** A block as the authors' files name its parts, or as transformers' do. */
+function nomicBlock(at: VarBuilder, theirs: boolean, config: RotaryBertConfig, across: number): RotaryBlock {
+  const { width, heads, inner, eps, activation } = config;
+  const bare = { bias: false };
+  const part = (name: string): Linear => linear(width, across, at.pp('self_attn', name), bare);
+  const [q, k, v] = theirs
+    ? chunks(linear(width, 3 * across, at.pp('attn.Wqkv'), bare), 3)
+    : ['q_proj', 'k_proj', 'v_proj'].map(part);
+  const out = linear(across, width, at.pp(theirs ? 'attn.out_proj' : 'self_attn.o_proj'), bare);
+  const [up, gate, down] = theirs ? ['fc11', 'fc12', 'fc2'] : ['up_proj', 'gate_proj', 'down_proj'];
+  const norm = (name: string): LayerNorm => layerNorm(width, at.pp(name), { eps });
+  return new RotaryBlock(
+    {
+      norm1: norm(theirs ? 'norm1' : 'post_attention_layernorm'),
+      attention: new MultiHead({ q, k, v, out }, heads),
+      norm2: norm(theirs ? 'norm2' : 'post_mlp_layernorm'),
+      mlp: new GatedFeedForward(
+        linear(width, inner, at.pp('mlp', gate), bare),
+        linear(width, inner, at.pp('mlp', up), bare),
+        linear(inner, width, at.pp('mlp', down), bare),
+        activation,
+      ),
+    },
+    false,
+  );
+}
+function nomicBert(c: Config, source: ModelSource): RotaryBert {
+  for (const [field, value] of Object.entries(NOMIC_ONLY)) c.only(field, value);
+  c.ignore(...NOMIC_WITHOUT_EFFECT);
+  c.only('rotary_scaling_factor', null);
+  source.ignore(TASK_HEADS);
+  const config = nomicConfig(c);
+  const { width, heads, eps } = config;
   const headDim = c.count('head_dim', width / heads, 1);
   const across = heads * headDim;
-  const rope = readRope(c, {
-    headDim,
-    maxPositions: config.positions,
-    theta: c.number('rotary_emb_base', 1000),
-  });
+  const theta = c.number('rotary_emb_base', 1000);
+  const rope = readRope(c, { headDim, maxPositions: config.positions, theta });
   const types = c.count('type_vocab_size', 2);
   const within = source.names.some((n) => n.startsWith('nomic_bert.'));
   const vb = within ? source.builder.pp('nomic_bert') : source.builder;
   const theirs = vb.has('emb_ln.weight');
-  const bare = { bias: false };
-  const blocks = Array.from({ length: config.layers }, (_, i) => {
-    const at = theirs ? vb.pp('encoder.layers', i) : vb.pp('layers', i);
-    const part = (name: string): Linear => linear(width, across, at.pp('self_attn', name), bare);
-    const [q, k, v] = theirs
-      ? chunks(linear(width, 3 * across, at.pp('attn.Wqkv'), bare), 3)
-      : ['q_proj', 'k_proj', 'v_proj'].map(part);
-    const [up, gate, down] = theirs ? ['fc11', 'fc12', 'fc2'] : ['up_proj', 'gate_proj', 'down_proj'];
-    const norm = (name: string): LayerNorm => layerNorm(width, at.pp(name), { eps });
-    return new RotaryBlock(
-      {
-        norm1: norm(theirs ? 'norm1' : 'post_attention_layernorm'),
-        attention: new MultiHead(
-          { q, k, v, out: linear(across, width, at.pp(theirs ? 'attn.out_proj' : 'self_attn.o_proj'), bare) },
-          heads,
-        ),
-        norm2: norm(theirs ? 'norm2' : 'post_mlp_layernorm'),
-        mlp: new GatedFeedForward(
-          linear(width, inner, at.pp('mlp', gate), bare),
-          linear(width, inner, at.pp('mlp', up), bare),
-          linear(inner, width, at.pp('mlp', down), bare),
-          config.activation,
-        ),
-      },
-      false,
-    );
-  });
+  const blocks = Array.from({ length: config.layers }, (_, i) =>
+    nomicBlock(vb.pp(theirs ? 'encoder.layers' : 'layers', i), theirs, config, across),
+  );
   source.ignore(/^(nomic_bert\.)?pooler\./);
   const made = new RotaryBert(
     config,

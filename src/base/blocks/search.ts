@@ -177,6 +177,23 @@ function affineError(
   return sum;
 }
 
+/** The smallest and the largest number, and the sums of weights and of weighted numbers. */
+function extent(
+  x: Float32Array,
+  n: number,
+  w: Float32Array,
+): { low: number; high: number; sumW: number; sumX: number } {
+  let [low, high, sumW] = [x[0], x[0], w[0]];
+  let sumX = fround(sumW * x[0]);
+  for (let i = 1; i < n; i++) {
+    if (x[i] < low) low = x[i];
+    if (x[i] > high) high = x[i];
+    sumW = fround(sumW + w[i]);
+    sumX = fround(sumX + fround(w[i] * x[i]));
+  }
+  return { low, high, sumW, sumX };
+}
+
 const candidate = new Uint8Array(32);
 /**
  * x ~ scale * level - minimum, levels 0 to top: least squares over a walk of scales. The minimum (never negative) goes
@@ -191,17 +208,8 @@ export function affine(
   steps: Steps,
   minimum: Float32Array,
 ): number {
-  let low = x[0];
-  let high = x[0];
-  let sumW = w[0];
-  let sumX = fround(sumW * x[0]);
-  for (let i = 1; i < n; i++) {
-    if (x[i] < low) low = x[i];
-    if (x[i] > high) high = x[i];
-    sumW = fround(sumW + w[i]);
-    sumX = fround(sumX + fround(w[i] * x[i]));
-  }
-  if (low > 0) low = 0;
+  const { low: least, high, sumW, sumX } = extent(x, n, w);
+  let low = Math.min(least, 0);
   if (high <= low) {
     levels.fill(0, 0, n);
     minimum[0] = -low;

@@ -302,32 +302,31 @@ const nemotron = family({
   gguf: { architectures: ['nemotron'], oneAdded: true },
 });
 
+/** Numbers inside of a block's MLP: adjusted as the authors do unless the file says that they are. */
+function lfm2Inner(c: Config, moe: boolean): number {
+  const given = c.has('block_ff_dim') ? c.count('block_ff_dim') : c.count('intermediate_size');
+  c.ignore('block_ffn_dim_multiplier', 'block_multiple_of', 'intermediate_size');
+  if (moe || !c.flag('block_auto_adjust_ff_dim', true)) return given;
+  const third = Math.trunc((2 * given) / 3);
+  const scaled = Math.trunc((c.optional('block_ffn_dim_multiplier') ?? 1) * third);
+  const unit = c.count('block_multiple_of', 256, 1);
+  return unit * Math.ceil(scaled / unit);
+}
+const LFM2_WITHOUT_EFFECT = [
+  ...['conv_dim', 'conv_dim_out', 'conv_use_xavier_init', 'block_dim', 'block_mlp_init_scale', 'block_ff_dim'],
+  ...['block_out_init_scale', 'block_norm_eps', 'block_use_swiglu', 'block_use_xavier_init', 'num_heads'],
+];
 function lfm2(c: Config): Features {
   const s = sizesOf(c);
   const moe = c.json.model_type === 'lfm2_moe';
   const norm = { kind: 'rms', eps: c.number('norm_eps', 1e-5) } as const;
   const attends = c.has('full_attn_idxs') ? c.numbers('full_attn_idxs') : undefined;
   const types = layerTypes(c, s.layers, (i) => (!attends || attends.includes(i) ? full() : 'conv'));
-  c.ignore('conv_dim', 'conv_dim_out', 'conv_use_xavier_init', 'block_dim', 'block_mlp_init_scale');
-  c.ignore(
-    'block_out_init_scale',
-    'block_norm_eps',
-    'block_use_swiglu',
-    'block_use_xavier_init',
-    'num_heads',
-    'block_ff_dim',
-  );
+  c.ignore(...LFM2_WITHOUT_EFFECT);
   c.only('block_use_swiglu', true);
   const width = c.count('conv_L_cache', 3, 1);
   const rope = ropeOf(c, s, { theta: 1e6 });
-  let inner = c.has('block_ff_dim') ? c.count('block_ff_dim') : c.count('intermediate_size');
-  if (!moe && c.flag('block_auto_adjust_ff_dim', true)) {
-    const third = Math.trunc((2 * inner) / 3);
-    const scaled = Math.trunc((c.optional('block_ffn_dim_multiplier') ?? 1) * third);
-    const unit = c.count('block_multiple_of', 256, 1);
-    inner = unit * Math.ceil(scaled / unit);
-  }
-  c.ignore('block_ffn_dim_multiplier', 'block_multiple_of', 'intermediate_size');
+  const inner = lfm2Inner(c, moe);
   const dense = moe ? c.count('num_dense_layers', 0) : s.layers;
   if (moe) eitherKind(c);
   return build('lfm2', c, s, {
