@@ -4,7 +4,7 @@ import assert from 'node:assert/strict';
 import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { test } from 'node:test';
-import { brotliDecompressSync } from 'node:zlib';
+import { brotliDecompressSync, deflateSync } from 'node:zlib';
 import { packageRoot } from '../src/base/paths.js';
 import { saveTensors } from '../src/io/index.js';
 import { LogMel, readWav } from '../src/models/audio.js';
@@ -50,6 +50,40 @@ test('pictures become the numbers of the image processors of transformers', () =
     name: 'FormatError',
   });
   assert.throws(() => new PictureProcessor(new Config({ image_processor_type: 'OtherImageProcessor' })), /Other/);
+});
+
+/** A chunk of a PNG file with its checksum. */
+function chunk(type: string, body: Buffer): Buffer {
+  const named = Buffer.concat([Buffer.from(type), body]);
+  let crc = -1;
+  for (const byte of named) {
+    crc ^= byte;
+    for (let k = 0; k < 8; k++) crc = crc & 1 ? (crc >>> 1) ^ 0xedb88320 : crc >>> 1;
+  }
+  const [length, check] = [Buffer.alloc(4), Buffer.alloc(4)];
+  length.writeUInt32BE(body.length);
+  check.writeInt32BE(~crc);
+  return Buffer.concat([length, named, check]);
+}
+/** Gray pixels of eight bits; rows hold their filters. */
+function png(width: number, height: number, interlaced: 0 | 1, rows: Uint8Array): Buffer {
+  const head = Buffer.alloc(13);
+  head.writeUInt32BE(width, 0);
+  head.writeUInt32BE(height, 4);
+  head.set([8, 0, 0, 0, interlaced], 8);
+  const parts = [chunk('IHDR', head), chunk('IDAT', deflateSync(rows)), chunk('IEND', Buffer.alloc(0))];
+  return Buffer.concat([Buffer.from('\x89PNG\r\n\x1a\n', 'latin1'), ...parts]);
+}
+test('a PNG file has the pixels that its header promises, and not too many', () => {
+  const plain = Uint8Array.of(0, 1, 2, 3, 0, 4, 5, 6);
+  const gray = (file: Buffer): number[] => [...readPicture(file).rgb.filter((_, i) => i % 3 === 0)];
+  assert.deepEqual(gray(png(3, 2, 0, plain)), [1, 2, 3, 4, 5, 6]);
+  // Interlaced, three of the seven passes have pixels of a picture of 3x2: corner, third of its row, the others.
+  assert.deepEqual(gray(png(3, 2, 1, Uint8Array.of(0, 1, 0, 3, 0, 2, 0, 4, 5, 6))), [1, 2, 3, 4, 5, 6]);
+  assert.throws(() => readPicture(png(3, 2, 1, plain)), /FormatError.*3x2 pixels need 10 bytes, there are 8/);
+  assert.throws(() => readPicture(png(3, 3, 0, plain)), /FormatError.*3x3 pixels need 12 bytes, there are 8/);
+  assert.throws(() => readPicture(png(0, 3, 0, plain)), /FormatError.*0x3 pixels are none/);
+  assert.throws(() => readPicture(png(2 ** 23, 23, 0, plain)), /FormatError.*8388608x23 pixels are .* 100 million/);
 });
 
 function wav(samples: readonly number[], rate: number, channels = 1): Uint8Array {

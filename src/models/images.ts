@@ -1,6 +1,7 @@
 // Pictures for vision models: PNG and JPEG files to pixels, resized as Pillow does it, cropped and brought to the scale
 // a model wants.
 import { readFileSync } from 'node:fs';
+import { inflateSync } from 'node:zlib';
 import jpeg from 'jpeg-js';
 import { PNG } from 'pngjs';
 import { ArgumentError, FormatError, UnsupportedError } from '../base/errors.js';
@@ -13,6 +14,39 @@ export interface Picture {
   readonly rgb: Uint8Array;
 }
 
+/** What a picture may have, so that a small file cannot fill the memory; jpeg-js has the same bound. */
+const MOST_PIXELS = 100e6;
+/** Channels of a pixel by PNG's kinds of color. */
+const CHANNELS: Readonly<Record<number, number>> = { 0: 1, 2: 3, 3: 1, 4: 2, 6: 4 };
+/** The pictures that an interlaced PNG is made of: where each begins, and its steps, across and down. */
+const PASSES = [
+  [0, 0, 8, 8],
+  [4, 0, 8, 8],
+  [0, 4, 4, 8],
+  [2, 0, 4, 4],
+  [0, 2, 2, 4],
+  [1, 0, 2, 2],
+  [0, 1, 1, 2],
+] as const;
+/** Refuses a header that promises more than a picture may have or than the data holds: pngjs would fill in anything. */
+function checkPng(bytes: Buffer): void {
+  const type = (at: number): string => bytes.toString('latin1', at + 4, at + 8);
+  if (bytes.length < 33 || type(8) !== 'IHDR') throw new FormatError('PNG: it does not begin with a whole header');
+  const [width, height, bits] = [bytes.readUInt32BE(16), bytes.readUInt32BE(20), bytes[24] * CHANNELS[bytes[25]]];
+  const parts: Buffer[] = [];
+  for (let at = 8; at + 8 <= bytes.length; at += 12 + bytes.readUInt32BE(at))
+    if (type(at) === 'IDAT') parts.push(bytes.subarray(at + 8, at + 8 + bytes.readUInt32BE(at)));
+  if (!(width * height > 0 && width * height <= MOST_PIXELS))
+    throw new FormatError(`PNG: ${width}x${height} pixels are none, or more than ${MOST_PIXELS / 1e6} million`);
+  const need = (bytes[28] === 0 ? [[0, 0, 1, 1] as const] : PASSES).reduce((sum, [left, top, across, down]) => {
+    const [w, h] = [Math.ceil((width - left) / across), Math.ceil((height - top) / down)];
+    return w > 0 && h > 0 ? sum + h * (1 + Math.ceil((w * bits) / 8)) : sum;
+  }, 0);
+  const { length } = inflateSync(Buffer.concat(parts), { maxOutputLength: need + 65536 });
+  if (!(length >= need))
+    throw new FormatError(`PNG: ${width}x${height} pixels need ${need} bytes, there are ${length}`);
+}
+
 /** A PNG or JPEG file, by its path or its bytes. */
 export function readPicture(from: string | Uint8Array): Picture {
   const bytes = typeof from === 'string' ? readFileSync(from) : Buffer.from(from);
@@ -21,6 +55,7 @@ export function readPicture(from: string | Uint8Array): Picture {
   const isJpeg = bytes[0] === 0xff && bytes[1] === 0xd8;
   if (!isPng && !isJpeg) throw new FormatError(`${name}: is neither PNG nor JPEG`);
   try {
+    if (isPng) checkPng(bytes);
     const { width, height, data } = isPng
       ? PNG.sync.read(bytes)
       : jpeg.decode(bytes, { useTArray: true, formatAsRGBA: true });
