@@ -8,6 +8,7 @@ import { FormatError, UnsupportedError } from '../src/base/errors.js';
 import { loadTensors, saveTensors } from '../src/io/index.js';
 import { answerRules } from '../src/models/answer-rules.js';
 import type { ImageText } from '../src/models/clip.js';
+import { architecturesOf, Config } from '../src/models/config.js';
 import type { TextEncoder } from '../src/models/encoder.js';
 import { loadModel } from '../src/models/load.js';
 import type { Seq2Seq } from '../src/models/seq2seq.js';
@@ -374,4 +375,11 @@ test('what a config says and is not honoured, and tensors over or missing, are r
     /layer\.9\.extra/,
   );
   refused((_, t) => t.delete('encoder.layer.0.output.dense.bias'), FormatError, /output\.dense\.bias/);
+});
+
+test('architectures are a list of names, or left out', () => {
+  assert.deepEqual(architecturesOf(new Config({})), []);
+  assert.deepEqual(architecturesOf(new Config({ architectures: ['BertModel'] })), ['BertModel']);
+  for (const architectures of ['BertModel', [null], 3])
+    assert.throws(() => architecturesOf(new Config({ architectures })), /config.json: architectures is .*, not a list/);
 });

@@ -32,6 +32,8 @@ test('log-mel spectrograms are those of transformers', () => {
     const mel = new LogMel(new Config(config));
     assert.ok(worst(mel.of(Float32Array.from(samples)), features, 11) < 1e-4);
   }
+  for (const field of [{ n_fft: 401 }, { n_fft: 2 ** 40 }, { feature_size: 2 ** 31 }, { n_samples: 2 ** 53 - 1 }])
+    assert.throws(() => new LogMel(new Config(field)), { name: 'UnsupportedError', message: /config.json: n_fft/ });
 });
 test('pictures are resized as Pillow does it, to the last bit', () => {
   for (const { image, w, h, r, out } of golden.resize)
@@ -50,6 +52,10 @@ test('pictures become the numbers of the image processors of transformers', () =
     name: 'FormatError',
   });
   assert.throws(() => new PictureProcessor(new Config({ image_processor_type: 'OtherImageProcessor' })), /Other/);
+  const sized = (size: unknown): PictureProcessor => new PictureProcessor(new Config({ size }));
+  assert.throws(() => sized({ height: 0, width: 3 }), /config.json: size.height is 0, not a whole number from 1/);
+  assert.throws(() => sized('30'), /config.json: size is "30", not an object/);
+  assert.throws(() => sized(1e5), /config.json: size asks for more than 100 million pixels/);
 });
 
 /** A chunk of a PNG file with its checksum. */

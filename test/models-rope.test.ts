@@ -60,6 +60,7 @@ test('a rope type or parameter that nobody knows is refused by name', () => {
     config.refuseUnread();
   };
   assert.throws(() => read({ rope_type: 'spiral' }), /rope type "spiral"/);
+  assert.throws(() => read({ rope_type: ['yarn'] }), /rope_type is \["yarn"\], not a text/);
   assert.throws(
     () => read({ rope_type: 'yarn', factor: 2, twist: 1 }),
     /rope_parameters\.twist is 1; nothing here honours/,

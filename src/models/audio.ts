@@ -1,6 +1,6 @@
 // Sound for speech models: WAV files to samples, and samples to log-mel spectrograms as transformers' Whisper extractor
 // makes them.
-import { ArgumentError, FormatError } from '../base/errors.js';
+import { ArgumentError, FormatError, UnsupportedError } from '../base/errors.js';
 import { tensor } from '../tensor/create.js';
 import '../tensor/methods.js';
 import { scope } from '../tensor/scope.js';
@@ -120,6 +120,11 @@ export class LogMel {
     const seconds = c.count('chunk_length', 30);
     this.window = c.count('n_samples', seconds * this.rate);
     const n = this.#fft;
+    if (n % 2 !== 0 || n < 2 || n > 8192 || this.bins > 4096 || this.rate > 2 ** 20 || this.window > 2 ** 28)
+      throw new UnsupportedError(
+        `${c.where}: n_fft ${n}, feature_size ${this.bins}, sampling_rate ${this.rate} and n_samples ${this.window}; ` +
+          'an even n_fft up to 8192, 4096 features, a rate of 2^20 and 2^28 samples are the most',
+      );
     const side = n / 2 + 1;
     const waves = (f: (x: number) => number): Float64Array =>
       Float64Array.from({ length: side * side }, (_, i) =>

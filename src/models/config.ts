@@ -161,3 +161,7 @@ export class Config {
     for (const c of this.#inner.values()) c.refuseUnread();
   }
 }
+
+/** The names of classes in transformers that the files say they are of; none where they do not say. */
+export const architecturesOf = (c: Config): readonly string[] =>
+  c.has('architectures') ? c.texts('architectures') : [];

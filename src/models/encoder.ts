@@ -4,7 +4,7 @@ import { activation } from '../nn/activation.js';
 import { type LayerNorm, layerNorm, type Linear, linear } from '../nn/layers.js';
 import { Module } from '../nn/module.js';
 import type { Tensor } from '../tensor/tensor.js';
-import type { Config } from './config.js';
+import { architecturesOf, type Config } from './config.js';
 import type { ModelSource } from './source.js';
 import type { TokenHead } from './token-head.js';
 
@@ -125,7 +125,7 @@ function scoreKind(name: unknown, where: string): boolean {
 }
 /** Only files of a model that classifies whole texts: a head of the same name may stand for tokens. */
 export const classifies = (c: Config): boolean =>
-  ((c.get('architectures') ?? []) as readonly string[]).some((a) => a.endsWith('ForSequenceClassification'));
+  architecturesOf(c).some((a) => a.endsWith('ForSequenceClassification'));
 
 /** Heads that files of an encoder may carry for tasks other than encoding. */
 export const TASK_HEADS =

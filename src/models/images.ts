@@ -180,10 +180,15 @@ interface Size {
   readonly shortest_edge?: number;
   readonly longest_edge?: number;
 }
+const EDGES = ['height', 'width', 'shortest_edge', 'longest_edge'] as const satisfies (keyof Size)[];
 function sizeOf(c: Config, name: string, fallback: Size): Size {
-  const v = c.get(name) as number | Size | undefined;
-  if (v === undefined) return fallback;
-  return typeof v === 'number' ? { shortest_edge: v, height: v, width: v } : v;
+  if (!c.has(name)) return fallback;
+  const one = typeof c.get(name) === 'number' ? c : (c.inner(name) as Config);
+  const names = one === c ? [name] : EDGES.filter((edge) => one.has(edge));
+  const sizes = names.map((edge) => one.count(edge, undefined, 1));
+  if (sizes.some((n) => n * n > MOST_PIXELS))
+    throw new UnsupportedError(`${c.where}: ${name} asks for more than ${MOST_PIXELS / 1e6} million pixels`);
+  return Object.fromEntries((one === c ? EDGES.slice(0, 3) : names).map((edge, i) => [edge, sizes[i] ?? sizes[0]]));
 }
 
 /** By a folder's preprocessor_config.json. */

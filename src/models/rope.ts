@@ -118,7 +118,7 @@ export function readRope(config: Config, o: RopeReading): RopeFeature {
   const [theta = o.theta ?? 10_000] = both('rope_theta');
   const { headDim, maxPositions, interleaved } = o;
   // Where parameters lie apart, transformers does not know the oldest name of the type: it stays unread and is refused.
-  let type = (r.get('rope_type') ?? (o.apart ? undefined : r.get('type')) ?? 'default') as string;
+  let type = r.has('rope_type') || o.apart ? r.text('rope_type', 'default') : r.text('type', 'default');
   if (r.has('rope_type')) r.ignore('type');
   const partial = config.optional(GGUF_PARTIAL) ?? partialOf(both('partial_rotary_factor'), type, o, config.where);
   if (type === 'su') type = 'longrope';

@@ -9,7 +9,7 @@ import { formatShape, sameShape, type Shape, sizeOf } from '../base/shape.js';
 import type { TensorRecord } from '../io/stored-dtype.js';
 import type { StoredBlocks } from '../nn/var-builder.js';
 import { type BlockType, F8_GROUP } from '../ops/quantized.js';
-import { Config, type Json } from './config.js';
+import { Config, isObject, type Json } from './config.js';
 
 type Records = ReadonlyMap<string, () => TensorRecord>;
 /** What a method's config says of its weights; it reads all fields that change numbers. */
@@ -37,18 +37,20 @@ const METHODS: Readonly<Record<string, (c: Config) => Scheme>> = {
     c.only('quantization_status', 'compressed', 'frozen');
     c.only('kv_cache_scheme', {});
     c.only('transform_config', {});
-    const sparse = c.get('sparsity_config') as Json | undefined;
-    if (sparse?.format !== undefined && sparse.format !== 'dense')
+    const sparse = c.get('sparsity_config');
+    const format = isObject(sparse) ? sparse.format : sparse;
+    if (format !== undefined && format !== 'dense')
       throw new UnsupportedError(`${c.where}: quantization_config.sparsity_config is ${JSON.stringify(sparse)}`);
     c.ignore('ignore', 'global_compression_ratio', 'version');
-    const groups = Object.values((c.get('config_groups') ?? {}) as Json) as Json[];
+    const groups = Object.values((c.get('config_groups') ?? {}) as Json).map((group) => (group ?? {}) as Json);
     let block: readonly number[] | undefined;
     for (const { weights: w, format } of groups) {
       if (w?.num_bits !== 8 || w.type !== 'float' || w.symmetric === false || (format && format !== 'float-quantized'))
         throw new UnsupportedError(
           `${c.where}: quantization_config.config_groups has weights ${JSON.stringify(w)}; only floats of 8 bits are read`,
         );
-      if (w.strategy === 'block') block = w.block_structure as readonly number[];
+      if (w.strategy === 'block')
+        block = new Config(w, c.where, 'config_groups.weights.').numbers('block_structure', 2);
       else if (w.strategy !== 'tensor' && w.strategy !== 'channel')
         throw new UnsupportedError(
           `${c.where}: quantization_config.config_groups has the strategy ${JSON.stringify(w.strategy)}; tensor, ` +

@@ -5,7 +5,7 @@ import { type LayerNorm, layerNorm, Linear, linear } from '../nn/layers.js';
 import { Module } from '../nn/module.js';
 import type { VarBuilder } from '../nn/var-builder.js';
 import type { Tensor } from '../tensor/tensor.js';
-import type { Config } from './config.js';
+import { architecturesOf, type Config } from './config.js';
 import type { ModelSource } from './source.js';
 
 /** What a head answers, by the end of the architecture's name. */
@@ -106,7 +106,7 @@ export class TokenHead extends Module {
 
 /** The head for tokens that the files say they have, where they have it. */
 export function tokenHead(c: Config, source: ModelSource, style: TokenHeadStyle): TokenHead | undefined {
-  const names = (c.get('architectures') ?? []) as readonly string[];
+  const names = architecturesOf(c);
   const [, task] = Object.entries(TASKS).find(([end]) => names.some((n) => n.endsWith(end))) ?? [];
   if (!task) return undefined;
   const alone = style.plain && task === 'words' ? WORDS.at(-1) : undefined;
