@@ -147,3 +147,16 @@ test('the count of what is not 0 has a gradient of 0', () => {
   assert.equal(count.item(), 2);
   assert.deepEqual(count.backward().of(a).toArray(), [0, 0, 0]);
 });
+
+test('NaN at one end of a signal stays out of what is resampled far from it', () => {
+  const signal = arange(40).reshape([1, 1, 1, 40]).copy();
+  signal.at(0, 0, 0, 0).assign(NaN);
+  const small = signal
+    .interpolate({ size: [1, 10], mode: 'bilinear', antialias: true })
+    .flatten()
+    .toArray<number[]>();
+  assert.deepEqual(
+    small.map((v) => Number.isNaN(v)),
+    small.map((_, i) => i === 0),
+  );
+});

@@ -49,26 +49,33 @@ const cubic = (t: number, a: number): number => {
   return x < 2 ? ((a * x - 5 * a) * x + 8 * a) * x - 4 * a : 0;
 };
 
-/** Which elements of n make element i of a result, and with what weights. */
-type Taps = (i: number) => readonly { readonly at: number; readonly weight: number }[];
+/** Which elements of n make element i of a result, and with what weights: at most so many. */
+interface Taps {
+  readonly most: number;
+  readonly of: (i: number, take: (at: number, weight: number) => void) => void;
+}
 
 function tapsOf(mode: InterpolateMode, n: number, step: number, align: boolean): Taps {
   const place = (i: number): number => (align ? i * step : (i + 0.5) * step - 0.5);
-  if (mode === 'nearest') return (i) => [{ at: clampTo(Math.floor(i * step), n), weight: 1 }];
-  if (mode === 'nearest-exact') return (i) => [{ at: clampTo(Math.floor((i + 0.5) * step), n), weight: 1 }];
+  if (mode === 'nearest') return { most: 1, of: (i, take) => take(clampTo(Math.floor(i * step), n), 1) };
+  if (mode === 'nearest-exact') return { most: 1, of: (i, take) => take(clampTo(Math.floor((i + 0.5) * step), n), 1) };
   if (mode === 'bicubic')
-    return (i) => {
-      const low = Math.floor(place(i));
-      return [-1, 0, 1, 2].map((k) => ({ at: clampTo(low + k, n), weight: cubic(place(i) - low - k, -0.75) }));
+    return {
+      most: 4,
+      of: (i, take) => {
+        const low = Math.floor(place(i));
+        for (let k = -1; k <= 2; k++) take(clampTo(low + k, n), cubic(place(i) - low - k, -0.75));
+      },
     };
-  return (i) => {
-    const at = Math.max(0, place(i));
-    const low = clampTo(Math.floor(at), n);
-    const share = Math.min(1, at - low);
-    return [
-      { at: low, weight: 1 - share },
-      { at: clampTo(low + 1, n), weight: share },
-    ];
+  return {
+    most: 2,
+    of: (i, take) => {
+      const at = Math.max(0, place(i));
+      const low = clampTo(Math.floor(at), n);
+      const share = Math.min(1, at - low);
+      take(low, 1 - share);
+      take(clampTo(low + 1, n), share);
+    },
   };
 }
 /** The same with the filter stretched over all elements that a smaller result leaves out. */
@@ -76,30 +83,46 @@ function smoothTaps(mode: InterpolateMode, n: number, step: number): Taps {
   const wideness = Math.max(1, step);
   const reach = (mode === 'bicubic' ? 2 : 1) * wideness;
   const filter = (t: number): number => (mode === 'bicubic' ? cubic(t, -0.5) : Math.max(0, 1 - Math.abs(t)));
-  return (i) => {
-    const center = (i + 0.5) * step;
-    const from = Math.max(0, Math.trunc(center - reach + 0.5));
-    const to = Math.min(n, Math.trunc(center + reach + 0.5));
-    const weights = Array.from({ length: to - from }, (_, k) => filter((from + k - center + 0.5) / wideness));
-    const total = weights.reduce((a, b) => a + b, 0);
-    return weights.map((w, k) => ({ at: from + k, weight: w / total }));
+  return {
+    most: Math.min(n, Math.ceil(2 * reach) + 1),
+    of: (i, take) => {
+      const center = (i + 0.5) * step;
+      const from = Math.max(0, Math.trunc(center - reach + 0.5));
+      const to = Math.min(n, Math.trunc(center + reach + 0.5));
+      const weights = Array.from({ length: to - from }, (_, k) => filter((from + k - center + 0.5) / wideness));
+      const total = weights.reduce((a, b) => a + b, 0);
+      weights.forEach((w, k) => {
+        take(from + k, w / total);
+      });
+    },
   };
 }
 
 /** One dimension made of weighted elements: a sum over taps, every one a choice of elements times their weights. */
 function resized(x: Tensor, d: number, out: number, taps: Taps): Tensor {
-  const all = Array.from({ length: out }, (_, i) => taps(i));
-  const most = all.reduce((n, t) => Math.max(n, t.length), 0);
+  const lists = Array.from({ length: taps.most }, () => ({
+    at: new BigInt64Array(out),
+    weights: new Float64Array(out),
+  }));
+  // Places are below 2^32: the lower half of each number is all of it, and bigints would take most of the time.
+  const halves = lists.map(({ at }) => new Uint32Array(at.buffer));
+  let used = 1;
+  for (let i = 0; i < out; i++) {
+    let k = 0;
+    taps.of(i, (at, weight) => {
+      halves[k][2 * i] = at;
+      lists[k++].weights[i] = weight;
+    });
+    used = Math.max(used, k);
+    // A weight of 0 beside an element that counts anyway: NaN elsewhere stays there.
+    for (; k < taps.most; k++) halves[k][2 * i] = halves[k - 1][2 * i];
+  }
+  const chosen = ({ at }: { at: BigInt64Array }): Tensor => x.indexSelect(d, x.newTensor(at, { dtype: 'i64' }));
+  if (used === 1) return chosen(lists[0]);
   const along = (t: Tensor): Tensor => t.reshape(x.shape.map((_, i) => (i === d ? out : 1)));
   let sum: Tensor | undefined;
-  for (let k = 0; k < most; k++) {
-    const ids = x.newTensor(
-      all.map((t) => t[Math.min(k, t.length - 1)].at),
-      { dtype: 'i64' },
-    );
-    const chosen = x.indexSelect(d, ids);
-    if (most === 1) return chosen;
-    const part = chosen.mul(along(x.newTensor(all.map((t) => t[k]?.weight ?? 0))));
+  for (const list of lists.slice(0, used)) {
+    const part = chosen(list).mul(along(x.newTensor(list.weights)));
     sum = sum ? sum.add(part) : part;
   }
   return sum as Tensor;
