@@ -101,6 +101,9 @@ const SHARED: Readonly<Record<string, readonly string[]>> = {
   deepseek2: ['deepseek_v2', 'deepseek_v3'],
   olmo2: ['olmo2', 'olmo3'],
   mamba: ['mamba', 'falcon_mamba'],
+  // Those that are read and not written.
+  ...{ gemma3n: ['gemma3n_text'], gemma4: ['gemma4_text'], apertus: ['apertus'], minicpm3: ['minicpm3'] },
+  ...{ dbrx: ['dbrx'], jais2: ['jais2'], 'exaone-moe': ['exaone_moe'], cohere2moe: ['cohere2_moe'] },
 };
 const architectures = (type: string): string =>
   MODELS.flatMap((r) => r.architectures ?? [])

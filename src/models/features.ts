@@ -255,6 +255,8 @@ export interface DenseMlp {
   /** What the gate is multiplied by before its activation, and the answer at the end. */
   readonly gateFactor?: number;
   readonly outFactor?: number;
+  /** xIELU's numbers where they are not stored as tensors: both slopes, beta, eps. */
+  readonly curve?: readonly number[];
   /** A norm on what the gate lets through, before the last product. */
   readonly innerNorm?: NormFeature;
   /** Gates that are not so many deviations above their mean are closed. */

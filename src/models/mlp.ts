@@ -5,6 +5,8 @@ import type { Init } from '../nn/init.js';
 import { type AnyLinear, Linear } from '../nn/layers.js';
 import { Layer } from '../nn/module.js';
 import type { Weight } from '../tensor/qtensor.js';
+import { tensor } from '../tensor/create.js';
+import { keep } from '../tensor/scope.js';
 import type { Tensor } from '../tensor/tensor.js';
 import { trainedSwiglu } from '../tensor/training.js';
 import { amongHeld, expertProduct } from './experts.js';
@@ -100,12 +102,16 @@ export function dense(
 ): Dense {
   const up = { role: roles.up, outputs: f.inner };
   const xielu = f.activation === 'xielu';
-  const one = (name: string): Tensor => w.builder.get(undefined, `${w.nameOf('activation')}.${name}`);
+  const one = (name: string, i: number): Tensor =>
+    f.curve
+      ? keep(tensor(Float32Array.of(f.curve[i]), { device: w.builder.device }).cast(w.builder.dtype))
+      : w.builder.get(undefined, `${w.nameOf('activation')}.${name}`);
+  const [alphaP, alphaN, beta, eps] = xielu ? ['alpha_p', 'alpha_n', 'beta', 'eps'].map(one) : [];
   return new Dense(
     w.linear(f.gated ? [{ role: roles.gate, outputs: f.inner }, up] : [up], hidden),
     w.linear([{ role: roles.down, outputs: hidden }], f.inner, deep),
     f,
-    xielu ? new Xielu(one('alpha_p'), one('alpha_n'), one('beta'), one('eps')) : undefined,
+    xielu ? new Xielu(alphaP, alphaN, beta, eps) : undefined,
     f.innerNorm && norm(w, 'innerNorm', f.innerNorm, f.inner),
   );
 }

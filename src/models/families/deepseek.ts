@@ -212,6 +212,7 @@ const minicpm3 = family({
     });
   },
   names: LATENT_NAMES,
+  gguf: { architectures: ['minicpm3'] },
 });
 
 const glmMoe = family({

@@ -218,7 +218,7 @@ const TEXT = `
     attn_layer_offset=4 mamba_d_state=16 mamba_d_conv=4 mamba_expand=2 mamba_dt_rank=auto mamba_conv_bias=true
     mamba_proj_bias=false num_key_value_heads=8
   bitnet: hidden_act=relu2 max_position_embeddings=2048 rms_norm_eps=1e-05 tie_word_embeddings=false
-    attention_bias=false num_key_value_heads=5
+    attention_bias=false num_key_value_heads=5 rope_theta=500000
   biogpt: hidden_act=gelu max_position_embeddings=1024 scale_embedding=true tie_word_embeddings=true
   openai-gpt: afn=gelu layer_norm_epsilon=1e-05 tie_word_embeddings=true
   gemma3n_text: head_dim=256 hidden_activation=gelu_pytorch_tanh max_position_embeddings=32768 rms_norm_eps=1e-06

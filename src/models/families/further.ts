@@ -300,6 +300,7 @@ const dbrx = family({
       expertDown: { name: 'ffn.experts.mlp.w2', ...place, transposed: true },
     };
   },
+  gguf: { architectures: ['dbrx'], names: { ...fusedQkv('attn_qkv'), beforeMlp: 'attn_output_norm' } },
 });
 
 const hunyuan3 = family({

@@ -121,6 +121,15 @@ const SHARED_KEYS = (c: Config): RegExp => {
   const numbers = Array.from({ length: shared }, (_, i) => layers - shared + i).join('|') || 'none';
   return new RegExp(`layers\\.(${numbers})\\.self_attn\\.(k_proj|v_proj|k_norm|v_norm)\\.`);
 };
+const GGUF_INPUT_NAMES = {
+  layerEmbed: 'per_layer_token_embd',
+  layerInputs: 'per_layer_model_proj',
+  layerInputNorm: 'per_layer_proj_norm',
+  inputGate: 'inp_gate',
+  inputUp: 'proj',
+  inputNorm: 'post_norm',
+};
+const GGUF_EXPERTS = stackedGateUp('ffn_gate_up_exps');
 const gemma4 = family({
   types: ['gemma4_text'],
   features: gemma4Features,
@@ -145,6 +154,22 @@ const gemma4 = family({
     types: ['gemma4'],
     prefixes: ['model.language_model.', 'language_model.model.'],
     ignored: /(vision_tower|audio_tower|multi_modal_projector|embed_vision|embed_audio)\./,
+  },
+  gguf: {
+    architectures: ['gemma4'],
+    ownDivisors: true,
+    names: {
+      ...GGUF_INPUT_NAMES,
+      v: ['attn_v', 'attn_k'],
+      layerFactor: 'layer_output_scale',
+      routerNorm: { name: 'ffn_gate_inp.scale', bare: true },
+      expertScale: { name: 'ffn_down_exps.scale', bare: true },
+      expertGate: ['ffn_gate_exps', GGUF_EXPERTS.gate],
+      expertUp: ['ffn_up_exps', GGUF_EXPERTS.up],
+      afterDense: 'post_ffw_norm_1',
+      beforeExperts: 'pre_ffw_norm_2',
+      afterExperts: 'post_ffw_norm_2',
+    },
   },
 });
 
@@ -185,6 +210,9 @@ function gemma3nFeatures(c: Config): Features {
   const lent = lentKeys(types, shared);
   const inner = byLayer(c, 'intermediate_size', s.layers, () => 16_384);
   const sparse = byLayer(c, 'activation_sparsity_pattern', s.layers, (i) => (s.layers > 10 && i < 10 ? 0.95 : 0));
+  // GGUF files say what the share amounts to.
+  const told = c.has('gates_closed_below') ? c.numbers('gates_closed_below', s.layers) : undefined;
+  const closed = told ?? sparse.map((p) => (p > 0 ? deviations(p) : -Infinity));
   const cap = c.optional('final_logit_softcapping');
   c.ignore('altup_coef_clip', 'altup_lr_multiplier'); // for training
   return build('gemma3n', c, s, {
@@ -196,7 +224,7 @@ function gemma3nFeatures(c: Config): Features {
     }),
     mlp: (i) => ({
       ...{ kind: 'dense', inner: inner[i], gated: true, activation: act },
-      ...(sparse[i] > 0 && { sparse: deviations(sparse[i]) }),
+      ...(closed[i] > -Infinity && { sparse: closed[i] }),
     }),
     tied: true,
     biases: biasesBy(c, { attention_bias: ATTENTION_BIAS }),
@@ -240,6 +268,22 @@ const gemma3n = family({
     types: ['gemma3n'],
     prefixes: ['model.language_model.', 'language_model.model.'],
     ignored: /(vision_tower|audio_tower|embed_vision|embed_audio)\./,
+  },
+  gguf: {
+    architectures: ['gemma3n'],
+    names: {
+      ...GGUF_INPUT_NAMES,
+      streamsIn: 'altup_proj',
+      streamsOut: 'altup_unembd_proj',
+      streamNorm: 'altup_router_norm',
+      streamRouter: 'altup_router',
+      streamPredict: 'altup_predict_coef',
+      streamCorrect: 'altup_correct_coef',
+      streamScale: 'altup_correct_scale',
+      besideDown: 'laurel_l',
+      besideUp: 'laurel_r',
+      besideNorm: 'laurel_post_norm',
+    },
   },
 });
 

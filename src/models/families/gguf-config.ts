@@ -1,5 +1,5 @@
 // GGUF metadata as the config that Hugging Face would have written.
-import { UnsupportedError } from '../../base/errors.js';
+import { FormatError, UnsupportedError } from '../../base/errors.js';
 import type { Json } from '../config.js';
 import { GGUF_PARTIAL } from '../rope.js';
 import { type Metadata, ggufType } from './gguf-metadata.js';
@@ -56,11 +56,16 @@ function ropeOf(m: Metadata, maxPositions: number): Json {
 }
 
 /** Architectures some of whose layers have no keys. */
+/** Architectures whose layers differ in their sizes; what is common to all is the first layer's. */
+const BY_LAYER = ['gemma3n', 'gemma4'];
 const SOME_KEYED = ['lfm2', 'lfm2moe', 'granitehybrid', 'jamba', 'nemotron_h', 'nemotron_h_moe'];
-const keyHeads = (m: Metadata, heads: number): number =>
-  SOME_KEYED.includes(m.architecture)
+const keyHeads = (m: Metadata, heads: number): number => {
+  if (BY_LAYER.includes(m.architecture))
+    return Number(m.list('attention.head_count_kv')?.[0] ?? m.same('attention.head_count_kv', heads));
+  return SOME_KEYED.includes(m.architecture)
     ? m.sameOfSome('attention.head_count_kv') || heads
     : m.same('attention.head_count_kv', heads);
+};
 
 /** What models for chat end their turns with, in the tokenizers of the families. */
 const TURN_ENDS = ['<|im_end|>', '<|eot_id|>', '<|end|>', '<end_of_turn>', '<turn|>', '<|end_of_turn|>', '<|eom_id|>'];
@@ -95,8 +100,12 @@ function common(m: Metadata): Json {
   m.get('attention.layer_norm_epsilon');
   const headDim = m.optional('attention.key_length') ?? hidden / heads;
   const turned = m.optional('rope.dimension_count') ?? headDim;
-  const inner = m.has('feed_forward_length') ? m.sameOfSome('feed_forward_length') : 0;
+  const inners = BY_LAYER.includes(m.architecture) ? m.list('feed_forward_length') : undefined;
+  const inner = inners ? Number(inners[0]) : m.has('feed_forward_length') ? m.sameOfSome('feed_forward_length') : 0;
   const window = m.optional('attention.sliding_window') || undefined;
+  // Where experts begin, tensors tell: some converters write a count that is not there in the config.
+  m.get('leading_dense_block_count');
+  const sparse = Array.from({ length: layers }, (_, i) => source.has(`blk.${i}.ffn_gate_inp.weight`));
   const expertsInner = m.optional('expert_feed_forward_length');
   const id = (name: string): unknown => source.metadata.get(`tokenizer.ggml.${name}_token_id`);
   const count = { num_hidden_layers: layers, n_layer: layers, n_layers: layers };
@@ -126,10 +135,8 @@ function common(m: Metadata): Json {
       norm_topk_prob: (m.get('expert_weights_norm') as boolean | undefined) ?? false,
       n_group: m.optional('expert_group_count') ?? 1,
       topk_group: m.optional('expert_group_used_count') ?? 1,
-      first_k_dense_replace: m.optional('leading_dense_block_count') ?? 0,
-      mlp_only_layers: Array.from({ length: layers }, (_, i) => i).filter(
-        (i) => !source.has(`blk.${i}.ffn_gate_inp.weight`),
-      ),
+      first_k_dense_replace: sparse.includes(true) ? sparse.indexOf(true) : layers,
+      mlp_only_layers: sparse.flatMap((yes, i) => (yes ? [] : [i])),
     }),
     bos_token_id: id('bos'),
     eos_token_id: endTokens(m),
@@ -183,6 +190,22 @@ function periodOf(m: Metadata, what: string, is: readonly boolean[]): Json {
     throw new UnsupportedError(`${m.source.path}: the layers with ${what} parts do not come in equal distances`);
   return { [`${what}_layer_period`]: period, [`${what}_layer_offset`]: offset };
 }
+/** Of a latent model all whose layers are dense. */
+function withoutExperts(m: Metadata, c: Json): Json {
+  for (const key of ['expert_shared_count', 'expert_weights_scale', 'expert_weights_norm']) m.get(key);
+  return { first_k_dense_replace: c.num_hidden_layers, moe_intermediate_size: 1 };
+}
+/** Later Gemmas': layers that slide have a rope of their own. */
+function windowedRopes(m: Metadata, c: Json): { rope_parameters: Json; layer_types: readonly string[] } & Json {
+  return {
+    layer_types: layerTypes(m, c.num_hidden_layers, (i) => (i + 1) % 5 !== 0),
+    rope_parameters: {
+      full_attention: { ...c.rope_parameters, rope_theta: m.number('rope.freq_base', 1e6) },
+      sliding_attention: { rope_type: 'default', rope_theta: m.optional('rope.freq_base_swa') ?? 10_000 },
+    },
+    [GGUF_PARTIAL]: undefined,
+  };
+}
 /** What single architectures add or mean otherwise. */
 const MORE: Readonly<Record<string, (m: Metadata, c: Json) => Json>> = {
   mistral3: (m, c) => ({
@@ -205,6 +228,105 @@ const MORE: Readonly<Record<string, (m: Metadata, c: Json) => Json>> = {
       full_attention: { ...c.rope_parameters, rope_theta: m.number('rope.freq_base', 1e6) },
       sliding_attention: { rope_type: 'default', rope_theta: m.optional('rope.freq_base_swa') ?? 10_000 },
     },
+  }),
+  gemma3n: (m, c) => ({
+    ...windowedRopes(m, c),
+    intermediate_size: m.list('feed_forward_length')?.map(Number) ?? c.intermediate_size,
+    num_kv_shared_layers: m.number('attention.shared_kv_layers', 15),
+    hidden_size_per_layer_input: m.number('embedding_length_per_layer_input'),
+    vocab_size_per_layer_input: m.source.shapeOf('per_layer_token_embd.weight')[0],
+    final_logit_softcapping: m.optional('final_logit_softcapping') ?? 30,
+    gates_closed_below: m.list('activation_sparsity_scale')?.map(Number) ?? undefined,
+    altup_num_inputs: m.number('altup.num_inputs', 4),
+    altup_active_idx: m.number('altup.active_idx', 0),
+    altup_correct_scale: m.source.has('blk.0.altup_correct_scale.weight'),
+    laurel_rank: m.source.shapeOf('blk.0.laurel_l.weight')[0],
+  }),
+  gemma4: (m, c) => {
+    const ropes = windowedRopes(m, c);
+    const [wide, keys] = [m.number('attention.key_length'), m.list('attention.head_count_kv')];
+    const inners = m.list('feed_forward_length')?.map(Number) ?? [c.intermediate_size];
+    // Pairs that do not turn have a divisor beyond all bounds.
+    const divisors = m.source.has('rope_freqs.weight') ? m.source.numbers('rope_freqs.weight') : [];
+    const share = divisors.length > 0 ? divisors.filter((x) => x === 1).length / divisors.length : 1;
+    if (divisors.some((x) => x !== 1 && x < 1e20))
+      throw new UnsupportedError(`${m.source.path}: rope_freqs.weight holds divisors that are neither 1 nor endless`);
+    const { full_attention: full, ...others } = ropes.rope_parameters;
+    const width = m.optional('embedding_length_per_layer_input') ?? 0;
+    return {
+      ...ropes,
+      rope_parameters: {
+        ...others,
+        full_attention: { ...full, rope_type: 'proportional', partial_rotary_factor: share },
+      },
+      head_dim: m.number('attention.key_length_swa', wide),
+      per_layer_config: Object.fromEntries(
+        ropes.layer_types.flatMap((t, i) =>
+          t === 'full_attention'
+            ? [[i, { head_dim: wide, num_key_value_heads: Number(keys?.[i] ?? c.num_key_value_heads) }]]
+            : [],
+        ),
+      ),
+      num_key_value_heads: Number(keys?.[ropes.layer_types.indexOf('sliding_attention')] ?? c.num_key_value_heads),
+      use_double_wide_mlp: (inners.at(-1) as number) > inners[0],
+      num_kv_shared_layers: m.optional('attention.shared_kv_layers') ?? 0,
+      hidden_size_per_layer_input: width,
+      ...(width > 0 && { vocab_size_per_layer_input: m.source.shapeOf('per_layer_token_embd.weight')[0] }),
+      final_logit_softcapping: m.optional('final_logit_softcapping'),
+      enable_moe_block: (m.optional('expert_count') ?? 0) > 0,
+      top_k_experts: m.optional('expert_used_count'),
+    };
+  },
+  apertus: (m, c) => ({
+    hidden_act: 'xielu',
+    xielu: ['alpha_p', 'alpha_n', 'beta', 'eps'].map((name) => {
+      const v = m.source.metadata.get(`xielu.${name}`);
+      const list = Array.from((typeof v === 'number' ? [] : (v ?? [])) as Iterable<number>, Number);
+      if (list.length === c.num_hidden_layers) return list;
+      throw new FormatError(
+        `${m.source.path}: xielu.${name} must give a number for each of ${c.num_hidden_layers} layers`,
+      );
+    }),
+  }),
+  dbrx: (m, c) => ({
+    attn_config: { kv_n_heads: c.num_key_value_heads, clip_qkv: m.optional('attention.clamp_kqv') },
+    ffn_config: {
+      ...{ moe_num_experts: c.num_experts, moe_top_k: c.num_experts_per_tok, ffn_hidden_size: c.intermediate_size },
+      moe_normalize_expert_weights: 1,
+    },
+  }),
+  'exaone-moe': (m, c) => {
+    m.get('expert_shared_feed_forward_length');
+    return {
+      layer_types: layerTypes(m, c.num_hidden_layers, (i) => (i + 1) % 4 !== 0),
+      num_shared_experts: c.n_shared_experts,
+      norm_topk_prob: m.get('expert_weights_norm') ?? true,
+    };
+  },
+  cohere2moe: (m, c) => {
+    m.get('expert_shared_feed_forward_length');
+    return {
+      ...MORE.cohere2(m, c),
+      intermediate_size: c.expert_inner,
+      prefix_dense_intermediate_size: c.intermediate_size || undefined,
+      num_shared_experts: c.n_shared_experts,
+      expert_selection_fn: (m.optional('expert_gating_func') ?? 2) === 2 ? 'sigmoid' : 'softmax',
+      shared_expert_combination_strategy: 'average',
+      // Norms of means or not, by which number is there.
+      ...(!m.has('attention.layer_norm_rms_epsilon') && { rms_norm_eps: undefined }),
+    };
+  },
+  // What single sizes of the model say in their configs; files and other programs take it for granted.
+  minicpm3: (m, c) => ({
+    ...{ scale_emb: 12, scale_depth: 1.4, dim_model_base: 256 },
+    q_lora_rank: m.optional('attention.q_lora_rank') || undefined,
+    kv_lora_rank: m.number('attention.kv_lora_rank'),
+    qk_rope_head_dim: m.number('rope.dimension_count'),
+    qk_nope_head_dim: m.number('attention.key_length') - m.number('rope.dimension_count'),
+    v_head_dim:
+      m.source.shapeOf('blk.0.attn_kv_b.weight')[0] / c.num_attention_heads -
+      (m.number('attention.key_length') - m.number('rope.dimension_count')),
+    [GGUF_PARTIAL]: 1,
   }),
   granite: (m) => ({
     attention_multiplier: m.number('attention.scale', 1),
@@ -279,6 +401,7 @@ const MORE: Readonly<Record<string, (m: Metadata, c: Json) => Json>> = {
       v_head_dim: latent ? m.number('attention.value_length_mla') : m.number('attention.value_length'),
       num_key_value_heads: c.num_attention_heads,
       [GGUF_PARTIAL]: 1,
+      ...(!m.has('expert_count') && withoutExperts(m, c)),
       topk_method: c.n_group > 1 ? 'group_limited_greedy' : 'greedy',
       scoring_func: undefined,
     };
@@ -388,10 +511,11 @@ const MORE: Readonly<Record<string, (m: Metadata, c: Json) => Json>> = {
   dots1: (m) => (m.get('expert_gating_func'), {}),
   smollm3: () => ({}),
   'minimax-m2': (_m, c) => ({ intermediate_size: c.expert_inner ?? c.intermediate_size }),
-  'ernie4_5-moe': (m, c) => ({
+  'ernie4_5-moe': (m, c, length = m.optional('expert_shared_feed_forward_length') ?? 0) => ({
     moe_layer_start_index: c.first_k_dense_replace,
     moe_layer_interval: m.optional('interleave_moe_layer_step') ?? 1,
-    moe_num_shared_experts: (m.optional('expert_shared_feed_forward_length') ?? 0) / c.moe_intermediate_size,
+    // The length that converters write beside it is not that of these experts.
+    moe_num_shared_experts: m.optional('expert_shared_count') ?? length / c.moe_intermediate_size,
   }),
   'hunyuan-moe': (m, c) => (
     m.get('expert_shared_feed_forward_length'), { intermediate_size: c.expert_inner ?? c.intermediate_size }

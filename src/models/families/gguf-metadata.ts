@@ -86,6 +86,15 @@ const TYPES: Readonly<Record<string, string | Several>> = {
   qwen3vlmoe: { types: [], of: () => 'qwen3_vl_moe_text' },
   // Read only: the folders that these files are made from bring programs of their own.
   internlm2: { types: [], of: () => 'llama' },
+  // Read only: what these files say in numbers, folders say in tensors, or by layer.
+  apertus: { types: [], of: () => 'apertus' },
+  gemma3n: { types: [], of: () => 'gemma3n_text' },
+  gemma4: { types: [], of: () => 'gemma4_text' },
+  minicpm3: { types: [], of: () => 'minicpm3' },
+  dbrx: { types: [], of: () => 'dbrx' },
+  jais2: { types: [], of: () => 'jais2' },
+  'exaone-moe': { types: [], of: () => 'exaone_moe' },
+  cohere2moe: { types: [], of: () => 'cohere2_moe' },
   minicpm: { types: [], of: () => 'granite' },
   mamba: {
     types: ['mamba', 'falcon_mamba'],
@@ -113,7 +122,11 @@ const TYPES: Readonly<Record<string, string | Several>> = {
   },
   deepseek2: {
     types: ['deepseek_v2', 'deepseek_v3', 'kimi_k2', 'glm4_moe_lite'],
-    of: (m) => (m.optional('expert_gating_func') === 2 ? 'deepseek_v3' : 'deepseek_v2'),
+    // Where a file does not say how scores are made, a bias in the choice tells: only the third has one.
+    of: (m) => {
+      const biased = (): boolean => m.source.names.some((n) => n.includes('exp_probs_b'));
+      return (m.optional('expert_gating_func') ?? (biased() ? 2 : 1)) === 2 ? 'deepseek_v3' : 'deepseek_v2';
+    },
   },
   glm4moe: 'glm4_moe',
   'minimax-m2': 'minimax_m2',

@@ -23,6 +23,8 @@ export interface GgufRow {
   readonly written?: (architecture: string, features: Features) => Partial<Names>;
   /** A yarn's multiplier over all dimensions is stored, this many times its value. */
   readonly yarnLog?: number;
+  /** What rope_freqs.weight says is in the config already. */
+  readonly ownDivisors?: boolean;
   /** The stored factor of the logits divides. */
   readonly logitsDivided?: boolean;
 }
@@ -43,7 +45,8 @@ export function ggufFeatures(
   const f = features(new Config(ggufConfig(m), source.path));
   if (!looksAtUnread) m.refuseUnread();
   const permuted = row.permuted?.includes(m.architecture) ?? false;
-  const divisors = source.has('rope_freqs.weight') ? source.numbers('rope_freqs.weight') : undefined;
+  const divided = source.has('rope_freqs.weight') && !row.ownDivisors;
+  const divisors = divided ? source.numbers('rope_freqs.weight') : undefined;
   const known = new Map<RopeFeature, RopeFeature>();
   const turned = (r: RopeFeature): RopeFeature => {
     const changed = known.get(r) ?? { ...r, ...(permuted && { interleaved: true }), ...(divisors && { divisors }) };
@@ -96,7 +99,10 @@ const NAMES: Names = {
   up: 'ffn_up',
   down: 'ffn_down',
   router: 'ffn_gate_inp',
-  choiceBias: ['exp_probs_b', { name: 'exp_probs_b.bias', bare: true }],
+  choiceBias: [
+    { name: 'exp_probs_b', rows: flat },
+    { name: 'exp_probs_b.bias', bare: true, rows: flat },
+  ],
   expertGate: 'ffn_gate_exps',
   expertUp: 'ffn_up_exps',
   expertDown: 'ffn_down_exps',

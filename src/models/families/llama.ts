@@ -132,11 +132,15 @@ const arcee = family({
     else c.only('hidden_act', 'xielu');
     const norm = rms(c, 1e-5);
     c.ignore('post_norm', 'qk_norm');
+    const curves = c.get('xielu') as readonly (readonly number[])[] | undefined; // of a GGUF file
     return build(apertus ? 'apertus' : 'arcee', c, s, {
       norm,
       rope: ropeOf(c, s, apertus ? { unsaid: { ...LLAMA3_ROPE, rope_theta: 12e6 } } : {}),
       attention: () => (apertus ? { qkNorm: { norm, over: 'head' } } : {}),
-      mlp: () => ungated(c.count('intermediate_size'), act),
+      mlp: (i) => ({
+        ...ungated(c.count('intermediate_size'), act),
+        ...(curves && { curve: curves.map((x) => x[i]) }),
+      }),
       biases,
     });
   },
@@ -146,7 +150,7 @@ const arcee = family({
     beforeMlp: ['post_attention_layernorm', 'feedforward_layernorm'],
     activation: { name: 'mlp.act_fn', bare: true },
   },
-  gguf: { architectures: ['arcee'], permuted: ['arcee'] },
+  gguf: { architectures: ['arcee', 'apertus'], permuted: ['arcee'] },
 });
 
 const smollm3 = family({

@@ -180,7 +180,7 @@ const cohereFamily = family({
   types: ['cohere', 'cohere2', 'cohere2_moe'],
   features: cohere,
   names: { ...LLAMA_NAMES, ...expertNames('mlp'), ...sharedNames('mlp.shared_experts') },
-  gguf: { architectures: ['command-r', 'cohere2'] },
+  gguf: { architectures: ['command-r', 'cohere2', 'cohere2moe'] },
 });
 
 const glm = family({
@@ -264,7 +264,7 @@ const exaone4 = family({
           sharedDown: 'mlp.shared_experts.down_proj',
         }
       : POST_NAMES,
-  gguf: { architectures: ['exaone4'] },
+  gguf: { architectures: ['exaone4', 'exaone-moe'] },
 });
 function exaoneExperts(c: Config, layers: number): (i: number) => ReturnType<typeof experts> | undefined {
   eitherKind(c);
@@ -299,7 +299,7 @@ const nemotron = family({
     });
   },
   names: LLAMA_NAMES,
-  gguf: { architectures: ['nemotron'], oneAdded: true },
+  gguf: { architectures: ['nemotron', 'jais2'], oneAdded: true },
 });
 
 /** Numbers inside of a block's MLP: adjusted as the authors do unless the file says that they are. */

@@ -4,7 +4,7 @@ import { defaultsOf } from './defaults.js';
 import type { Config } from '../config.js';
 import { Config as ConfigReader, type Json } from '../config.js';
 import type { VarBuilder } from '../../nn/var-builder.js';
-import { type Features, keyed } from '../features.js';
+import { type Features, keyed, keyKeeper } from '../features.js';
 import { endTokens } from '../generation-config.js';
 import type { GgufForm, ModelOptions, ModelRow } from '../model-row.js';
 import type { ModelSource } from '../source.js';
@@ -142,6 +142,8 @@ export function family(row: FamilyRow): ModelRow<CausalLM> {
       const gguf = row.gguf as GgufRow;
       const features = ggufFeatures(gguf, own.features, metadata);
       if (features.tied) source.ignore(/^output\.weight$/);
+      const borrow = features.layers.flatMap(({ mixer: m }, i) => (keyed(m) && !keyKeeper(m) ? [i] : []));
+      if (borrow.length > 0) source.ignore(new RegExp(`^blk\\.(${borrow.join('|')})\\.attn_(k|v|k_norm)\\.`));
       return decoder(features, ggufNames(fileNames(gguf, own), features), source, options);
     }
     const { features, names } = described(row, config, source);
