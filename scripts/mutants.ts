@@ -94,10 +94,9 @@ const GUARDS: Readonly<Record<string, Guard>> = {
   'kept.h': { ops: ['castTo'], tests: ['kernels-conversions'] },
   'matrix.h': { ops: ['bmm', 'matmul'], tests: ['kernels-structured', 'kernels-attention'] },
   'new-token.h': { tests: ['engine-decode', 'engine-few'] },
-  'norm.hip': {
-    ops: ['layerNorm', 'rmsNorm', 'layerNormBackward', 'rmsNormBackward'],
-    tests: ['kernels-structured', 'kernels-structured-golden'],
-  },
+  'norm.h': { ops: ['layerNorm', 'rmsNorm'], tests: ['kernels-structured', 'kernels-structured-golden'] },
+  'norm-gradients.h': { ops: ['layerNormBackward', 'rmsNormBackward'], tests: ['kernels-structured'] },
+  'norm.hip': { ops: ['layerNorm', 'rmsNorm'], tests: ['kernels-structured', 'kernels-structured-golden'] },
   'pool.h': { ops: ['avgPool2d', 'maxPool2d'], tests: ['kernels-structured', 'kernels-structured-golden'] },
   'pool.hip': { ops: ['avgPool2d', 'maxPool2d'], tests: ['kernels-structured'] },
   'portable.h': { ops: ['exp', 'sum'], tests: ['kernels-conversions', 'kernels-structured'] },
