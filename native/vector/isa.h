@@ -35,6 +35,8 @@ using wick::scratch;
 
 namespace {
 #include "vec.h"
+#include "vec-memory.h"
+#include "vec-arithmetic.h"
 #include "vecmath.h"
 #include "quad.h"
 }  // namespace

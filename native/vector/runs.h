@@ -1,5 +1,5 @@
 // Contiguous runs between storage and compute types, for kernels that work in float or double whatever is stored.
-// Included after vec.h inside an unnamed namespace.
+// Included after vec-arithmetic.h inside an unnamed namespace.
 
 template <class S> WICK_FN void widenRun(const S* from, float* to, int64_t n) {
   int64_t i = 0;

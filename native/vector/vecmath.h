@@ -1,6 +1,6 @@
 // Functions of the kernel language on vectors. float: polynomials fitted for this file, 1 to 2 ULP; where float
-// arithmetic would lose bits they run in double. double: the C library, lane by lane. Included after vec.h inside an
-// unnamed namespace.
+// arithmetic would lose bits they run in double. double: the C library, lane by lane. Included after vec-arithmetic.h
+// inside an unnamed namespace.
 
 #define WICK_CALL static __attribute__((noinline, const))
 
