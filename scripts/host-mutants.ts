@@ -52,6 +52,8 @@ const tests = (...names: string[]): Guard => names.map((test) => ({ test }));
 const part = (cases: string, devices = 'sim:32'): Question => ({ test: 'matrix', cases, devices, sample: 12 });
 const launches = (cases: string): Question => ({ test: 'launches', cases });
 const matrix = (cases: string, devices = 'sim:32'): Question => ({ test: 'matrix', cases, devices });
+/** Tests of single files of generation on GPUs. */
+const OWN_TEST: Readonly<Record<string, string>> = { 'run-plan': 'attention-library', sample: 'engine-draws' };
 /**
  * What plans launch, which costs seconds; a few cases of each op, which notice most and cost a tenth; kernels by name
  * with long rows; then all cases.
@@ -128,10 +130,7 @@ const GUARDS: Readonly<Partial<Record<Area, Readonly<Record<string, Guard>>>>> =
           .split(',')
           .map((f) => [
             `src/backends/gpu/${f}`,
-            [
-              launches(cases),
-              ...tests(f === 'run-plan' ? 'attention-library' : 'decode-limits', 'engine-decode', 'engine-few'),
-            ],
+            [launches(cases), ...tests(OWN_TEST[f] ?? 'decode-limits', 'engine-decode', 'engine-few')],
           ]),
       ),
     ),

@@ -3,8 +3,14 @@
 // Which kernel serves, how work is cut and what waits for what shows in no result of a simulation; it does here.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { PLANNED } from '../src/backends/gpu/families.js';
-import { allLines, familiesOf, readLines } from './launch-lines.js';
+import type { View } from '../src/backends/backend.js';
+import { PLANNED, planRow } from '../src/backends/gpu/families.js';
+import type { Step } from '../src/backends/gpu/plan.js';
+import { bytesOf, type DType } from '../src/base/dtype.js';
+import { Layout } from '../src/base/layout.js';
+import { kernelModule, moduleNames } from '../src/backends/gpu/modules.js';
+import { OPS } from '../src/ops/table.js';
+import { allLines, familiesOf, ON_PAPER, readLines } from './launch-lines.js';
 
 /** WICK_CASE=sum,decoding asks for ops and programs that begin like that. */
 const cases = process.env.WICK_CASE?.split(',').map((c) => c.split('/')[0]);
@@ -30,3 +36,58 @@ for (const [key, lines] of before)
     const heading = lines.slice(0, at + 1).findLast((line) => line.startsWith('#'));
     assert.equal(found[at], lines[at], `${heading}; where that is meant, node dist/scripts/launches.js writes it down`);
   });
+
+for (const { arch } of ON_PAPER)
+  test(`nothing is launched on ${arch} that builds ahead of time leave out there`, () => {
+    const leftOut = moduleNames()
+      .flatMap((m) => kernelModule(m).kernels)
+      .flatMap((k) =>
+        k
+          .variants()
+          .filter((v) => k.spec.launchedOn?.(v, arch) === false)
+          .map(k.spec.symbol),
+      );
+    const lines = [...before].filter(([key]) => key.startsWith(`${arch} `)).flatMap(([, all]) => all);
+    const launched = new Set(
+      lines.flatMap((line) => [...line.matchAll(/(?<=^| ; )\w+(?=<\d)/g)].map(([symbol]) => symbol)),
+    );
+    assert.deepEqual(
+      leftOut.filter((symbol) => launched.has(symbol)),
+      [],
+    );
+  });
+
+test("the gradient of attention on an H200 asks for its mask's tiles of shared memory", () => {
+  const of = (shape: number[], i: number, dtype: DType = 'f16'): View => {
+    const layout = Layout.contiguous(shape);
+    return { memory: { bytes: layout.end * bytesOf(dtype), address: (i + 1) * 2 ** 44 }, layout, dtype };
+  };
+  const params = { layout: 'bthd', scale: 0.125, softcap: 0, left: -1, right: -1, longest: [0, 0] };
+  for (const dim of [64, 128]) {
+    const [q, k, sums] = [
+      [2, 256, 4, dim],
+      [2, 256, 2, dim],
+      [2, 4, 256],
+    ];
+    const inputs = [of(q, 0), of(k, 1), of(k, 2), of(q, 3), of(sums, 4, 'f32'), of(sums, 5, 'f32')];
+    const out = [of(q, 10), of(k, 11), of(k, 12)];
+    const sharedOf = (mask: View[]): number[] =>
+      planRow(
+        OPS.sdpaBackward as never,
+        [...inputs, ...mask],
+        out,
+        { ...params, extras: mask.map(() => 'mask') },
+        ON_PAPER[0],
+      )
+        .flatMap((step: Step) => ('launches' in step ? step.launches : []))
+        .filter((l) => l.symbol.startsWith('attention_backward_hopper'))
+        .map((l) => l.shared as number);
+    const plain = sharedOf([]);
+    assert.equal(plain.length, 2);
+    // Three tiles of 128 rows by 64 columns, of two bytes.
+    assert.deepEqual(
+      sharedOf([of([1, 1, 256, 256], 6)]),
+      plain.map((bytes) => bytes + 3 * 2 * 128 * 64),
+    );
+  }
+});
