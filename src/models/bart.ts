@@ -225,8 +225,11 @@ function tables(c: Config, source: ModelSource, vb: VarBuilder, width: number): 
   const reading = one ? at(spare, vocabulary) : at(['encoder.embed_tokens', 'shared'], vocabulary);
   const writing = one ? reading : at(['decoder.embed_tokens', 'shared'], answers);
   source.ignore(/^(model\.)?(shared|(encoder|decoder)\.embed_tokens)\.weight$/);
-  if (tied) source.ignore(/^lm_head\.weight$/);
-  const weight = tied ? writing.weight : source.builder.get([answers, width], 'lm_head.weight');
+  // Files that tie the head may hold another.
+  const words = ['model.shared', 'model.decoder.embed_tokens'].map((n) => `${n}.weight`);
+  const same = tied && words.every((n) => source.isTied('lm_head.weight', n));
+  if (same) source.ignore(/^lm_head\.weight$/);
+  const weight = same ? writing.weight : source.builder.get([answers, width], 'lm_head.weight');
   const bias = source.has('final_logits_bias')
     ? keep(source.builder.get([1, answers], 'final_logits_bias').reshape([answers]))
     : undefined;

@@ -28,6 +28,9 @@ export interface LoadProgress {
   readonly onProgress?: (done: number, total: number) => void;
 }
 
+/** Bytes of two tensors that are compared at a time. */
+const COMPARED = 2 ** 22;
+
 /** Tensors by name; remembers which were asked for. */
 export class ModelSource implements VarSource {
   /** Whether it is a Hugging Face folder or a GGUF file. */
@@ -89,6 +92,20 @@ export class ModelSource implements VarSource {
     const open = this.#records.get(name);
     if (!open) throw new FormatError(`${this.path}: there is no tensor ${JSON.stringify(name)}${this.#near(name)}`);
     return open().shape;
+  }
+  /**
+   * Whether a part that a config ties to another is that other: not stored, or stored with the same numbers. Where both
+   * are stored and differ, the file counts, as it does for transformers.
+   */
+  isTied(name: string, to: string): boolean {
+    const [own, other] = [this.#records.get(name)?.(), this.#records.get(to)?.()];
+    if (!own || !other) return true;
+    if (own.dtype !== other.dtype || !sameShape(own.shape, other.shape)) return false;
+    for (let at = 0; at < own.byteLength; at += COMPARED) {
+      const end = Math.min(at + COMPARED, own.byteLength);
+      if (Buffer.compare(own.read(at, end), other.read(at, end)) !== 0) return false;
+    }
+    return true;
   }
   /** A tensor as floats on a device; it counts as used. */
   get(name: string, shape: Shape | undefined, _init: Init, { dtype, device }: VarOptions): Tensor {

@@ -1,5 +1,6 @@
 // Heads of encoders that answer for every token: the word behind a mask, a token's class, where an answer begins and
 // ends.
+import { sameShape } from '../base/shape.js';
 import { activation } from '../nn/activation.js';
 import { type LayerNorm, layerNorm, Linear, linear } from '../nn/layers.js';
 import { Module } from '../nn/module.js';
@@ -87,8 +88,11 @@ export class TokenHead extends Module {
     const weight = `${places.out}.weight`;
     const stored = source.has(weight);
     const fits = stored && source.shapeOf(weight)[1] === words.shape[1];
-    const tied = task === 'words' && (!stored || (fits && c.get('tie_word_embeddings') === true));
-    const own = tied ? words : source.builder.get([...source.shapeOf(weight)], weight);
+    const read = stored ? source.builder.get([...source.shapeOf(weight)], weight) : words;
+    const asked = task === 'words' && (!stored || (fits && c.get('tie_word_embeddings') === true));
+    const tied = asked && (read === words || (sameShape(read.shape, words.shape) && read.eq(words).all().item() === 1));
+    const own = tied ? words : read;
+    if (tied && read !== words) read.dispose();
     // Where words are not the embedding's own, neither is the bias the one beside the product.
     const biases = [...(places.bias === undefined ? [] : [places.bias]), `${places.out}.bias`];
     const bias = (tied ? biases : biases.reverse()).find((n) => source.has(n)) ?? biases[0];

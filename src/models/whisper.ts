@@ -126,7 +126,8 @@ function whisper(c: Config, source: ModelSource): Whisper {
   );
   c.ignore('encoder_layerdrop', 'decoder_layerdrop', 'init_std', 'forced_decoder_ids', 'num_hidden_layers');
   c.ignore('scale_embedding'); // written, and read by no program
-  const tied = c.flag('tie_word_embeddings', true);
+  const words = 'model.decoder.embed_tokens.weight';
+  const tied = c.flag('tie_word_embeddings', true) && source.isTied('proj_out.weight', words);
   const side = (name: string): readonly [number, number, number] => [
     c.count(`${name}_layers`),
     c.count(`${name}_attention_heads`, undefined, 1),

@@ -104,6 +104,13 @@ const BY_TYPE = new Map<string, FamilyRow>();
 /** How types are written to GGUF files. */
 const BY_WRITTEN = new Map<string, { readonly architecture: string; readonly gguf: GgufRow }>();
 
+/** Whether the head is the embedding after all, where a config says so. */
+function isTied({ head, embed }: Names, source: ModelSource): boolean {
+  const [own, words] = [head, embed].map((where) =>
+    where === undefined ? [] : placesOf(where).map(({ name }) => `${name}.weight`),
+  );
+  return own.every((name) => words.every((word) => source.isTied(name, word)));
+}
 /** A folder's model: its features, and where its tensors lie. */
 function described(row: FamilyRow, config: Config, source: ModelSource): { features: Features; names: Names } {
   const wrapped = row.wrappers?.types.includes(config.json.model_type as string) ? row.wrappers : undefined;
@@ -117,9 +124,11 @@ function described(row: FamilyRow, config: Config, source: ModelSource): { featu
   source.ignore(LEFT_OVERS);
   if (row.ignored) source.ignore(row.ignored(c));
   if (wrapped) source.ignore(wrapped.ignored);
-  if (features.tied) source.ignore(/(^|\.)(lm_head|embed_out)\.weight$/);
-  const names = typeof row.names === 'function' ? row.names(c) : row.names;
-  return { features, names: placed(names, source, wrapped?.prefixes ?? []) };
+  const plain = typeof row.names === 'function' ? row.names(c) : row.names;
+  const names = placed(plain, source, wrapped?.prefixes ?? []);
+  const tied = features.tied && isTied(names, source);
+  if (tied) source.ignore(/(^|\.)(lm_head|embed_out)\.weight$/);
+  return { features: { ...features, tied }, names };
 }
 
 /** The names of a GGUF file of this architecture that holds this type. */
