@@ -5,6 +5,7 @@ import { ArgumentError, DisposedError } from '../base/errors.js';
 import { BYTE_CHARACTERS } from '../tokenizers/byte-level.js';
 import type { Tokenizer } from '../tokenizers/index.js';
 import type { TokenMask } from './choose.js';
+import { keptSchema } from './kept-schema.js';
 import type { Grammar } from './request.js';
 
 /** One answer's place in its grammar. */
@@ -124,6 +125,8 @@ export class GrammarWorker implements GrammarCompiler {
   }
   async open(grammar: Grammar, ends: readonly number[]): Promise<GrammarState> {
     if (this.#disposed) throw new DisposedError('grammar: its engine was disposed of');
+    const kept =
+      grammar.kind === 'schema' ? { ...grammar, schema: keptSchema(grammar.schema, grammar.loose) } : grammar;
     const worker = (this.#worker ??= this.#start());
     const id = this.#next++;
     const mask = new SharedArrayBuffer(4 * Math.ceil(this.#vocabSize / 32));
@@ -134,7 +137,7 @@ export class GrammarWorker implements GrammarCompiler {
     };
     const state = new State(id, mask, send, () => this.#states.delete(id));
     this.#states.set(id, state);
-    send({ open: id, grammar, ends, mask });
+    send({ open: id, grammar: kept, ends, mask });
     const tooLong = setTimeout(
       () => this.#fail(worker, `it takes longer than ${PATIENCE_MS / 1000} seconds to compile`),
       PATIENCE_MS,

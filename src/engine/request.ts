@@ -9,7 +9,12 @@ import type { ChatTemplates, Tokenizer } from '../tokenizers/index.js';
  */
 export type Grammar =
   | { readonly kind: 'json' }
-  | { readonly kind: 'schema'; readonly schema: unknown }
+  | {
+      readonly kind: 'schema';
+      readonly schema: unknown;
+      /** Words of the schema that no grammar expresses are passed over; they are refused unless this is said. */
+      readonly loose?: boolean;
+    }
   | { readonly kind: 'regex'; readonly pattern: string }
   | { readonly kind: 'ebnf'; readonly grammar: string };
 

@@ -100,7 +100,7 @@ function forcedCalls(
   if (choice !== 'required') {
     const schema = schemas.get(choice.name);
     if (!schema) throw noTool(choice.name);
-    return { grammar: { kind: 'schema', schema }, reader: () => new ArgumentsReader(choice.name) };
+    return { grammar: { kind: 'schema', schema, loose: true }, reader: () => new ArgumentsReader(choice.name) };
   }
   const calls = [...schemas].map(([name, parameters]) => ({
     type: 'object',
@@ -110,7 +110,7 @@ function forcedCalls(
   }));
   const items = calls.length === 1 ? calls[0] : { anyOf: calls };
   const schema = { type: 'array', items, minItems: 1, ...(!parallel && { maxItems: 1 }) };
-  return { grammar: { kind: 'schema', schema }, reader: () => new ListReader() };
+  return { grammar: { kind: 'schema', schema, loose: true }, reader: () => new ListReader() };
 }
 /** A list of calls from its bracket on. */
 class ListReader extends JsonCallsReader {
