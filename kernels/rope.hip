@@ -4,14 +4,15 @@
 // Launch (src/backends/gpu/rope.ts): x is [b, h, t, d] (layout 0 halves, 1 interleaved) or [b, t, h, d] (layout 2
 // halves).
 //   rope_rows   a thread V pairs; block 256, grid over (rows * d / 2) / V, rows = b * h * t
-// `step` is how far apart the tokens of x lie where heads of a token lie together (layout 2): x may be a part of wider
-// rows. cos and sin are [t, d / 2], or [b, t, d / 2] when `batched`; `sign` -1 turns back, which is the gradient.
+// `step` and `out_step` are how far apart the tokens of x and of the result lie where heads of a token lie together
+// (layout 2): both may be parts of wider rows, and the same part. cos and sin are [t, d / 2], or [b, t, d / 2] when
+// `batched`; `sign` -1 turns back, which is the gradient.
 #include "block.h"
 
 /** Row r of x stands at time t of batch b. */
 template <bool PAIRS, class S, int V>
 WICK_FN void rope_rows(const S* src, const S* cos, const S* sin, S* dst, u32 rows, u32 h, u32 t, u32 d, u32 thd,
-                       u32 batched, float sign, u64 step) {
+                       u32 batched, float sign, u64 step, u64 out_step) {
   typedef compute_t<S> A;
   const u32 half_d = d / 2, per = half_d / V;
   GRID_STRIDE(i, (u64)rows * per) {
@@ -21,7 +22,7 @@ WICK_FN void rope_rows(const S* src, const S* cos, const S* sin, S* dst, u32 row
     A cs[V], sn[V], x[V], y[V];
     load_v<V>(cos + angle, cs);
     load_v<V>(sin + angle, sn);
-    const u64 base = (u64)row * d;
+    const u64 base = thd ? row / h * out_step + row % h * d : (u64)row * d;
     const S* from = src + (thd ? row / h * step + row % h * d : base);
     if constexpr (PAIRS) {
       A a[V], b[V];

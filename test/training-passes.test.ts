@@ -5,6 +5,7 @@ import { Device, type DType, noGrad, randn, scope, tensor, type Tensor } from '.
 import { AdamW, Embedding, FlatParameters, gradNorm, Linear, Module } from '../src/nn/index.js';
 import {
   adamInPlace,
+  addedProduct,
   biasedProduct,
   classLosses,
   hasClassLosses,
@@ -12,6 +13,7 @@ import {
   trainedNorm,
   trainedSwiglu,
 } from '../src/tensor/training.js';
+import { trainedAttention } from '../src/tensor/trained-attention.js';
 
 const DEVICES = ['sim:32', 'sim:64', 'emu:gfx1030'];
 const list = (t: Tensor): Float32Array => t.cast('f32').to(Device.cpu()).dataSync() as Float32Array;
@@ -202,6 +204,71 @@ for (const name of ['cpu', 'sim:32'])
         assert.deepEqual(list(a.net.table.weight), list(a.flat.master.cast('bf16')).slice(0, 42));
       });
     assert.throws(() => a.flat.backwardStep(a.net.forward(ids), one, { clip: 1 } as never), /clip/);
+  });
+
+for (const name of ['cpu', 'sim:32', 'sim:32+cublaslt'])
+  test(`a product and a residual are ${name.includes('+') ? 'one pass' : 'two ops'} on ${name}`, () => {
+    const device = Device.get(name);
+    const like = (shape: number[], seed: number): Tensor => randn(shape, { seed, device }).requireGrad();
+    const [sum, x, weight] = [like([4, 16, 24], 1), like([4, 16, 8], 2), like([24, 8], 3)];
+    const g = randn([4, 16, 24], { seed: 4, device });
+    const one = addedProduct(sum, x, weight);
+    assert.equal(one !== undefined, name.includes('+'));
+    if (!one) return;
+    const apart = sum.add(x.matmul(weight.t()));
+    near(list(one), list(apart), 1e-6, 'values');
+    const [got, want] = [one, apart].map((t) => t.backward({ grad: g }));
+    for (const t of [sum, x, weight]) near(list(got.of(t)), list(want.of(t)), 1e-6, 'gradient');
+    assert.equal(addedProduct(sum.narrow(1, 0, 3), x.narrow(1, 0, 3), weight), undefined, 'few rows, not contiguous');
+    noGrad(() => assert.equal(addedProduct(sum, x, weight), undefined, 'nothing is recorded'));
+  });
+
+for (const left of [-1, 2])
+  for (const dtype of ['f32', 'bf16'] as const)
+    test(`attention from a product of ${dtype} is that of its turned parts, ${left < 0 ? 'all' : left} tokens back`, () => {
+      const device = Device.get('sim:32');
+      const [b, t, heads, kvHeads, dim] = [2, 9, 4, 2, 16];
+      const like = (shape: number[], seed: number): Tensor => randn(shape, { seed, device }).cast(dtype);
+      const product = like([b, t, (heads + 2 * kvHeads) * dim], 1).requireGrad();
+      const [cos, sin, g] = [like([t, dim / 2], 2), like([t, dim / 2], 3), like([b, t, heads * dim], 4)];
+      const part = (from: number, n: number): Tensor => product.narrow(2, from * dim, n * dim).reshape([b, t, n, dim]);
+      const [q, k] = [part(0, heads), part(heads, kvHeads)].map((x) => x.ropeThd(cos, sin));
+      const v = part(heads + kvHeads, kvHeads);
+      const how = {
+        layout: 'bthd',
+        causal: true,
+        scale: 0.3,
+        ...(left >= 0 && { window: [left, 0] as const }),
+      } as const;
+      const apart = q.sdpa(k, v, how).reshape([b, t, heads * dim]);
+      const one = trainedAttention(product, cos, sin, { heads, kvHeads, dim, scale: 0.3, left }) as Tensor;
+      assert.deepEqual(list(one), list(apart));
+      const [got, want] = [one, apart].map((y) => y.backward({ grad: g, retainGraph: true }).of(product));
+      const by = dtype === 'f32' ? 1e-5 : 1 / 64;
+      near(list(got), list(want), by, 'gradient');
+      const twice = [one, apart].map((y) =>
+        y.backward({ grad: g, createGraph: true }).of(product).sqr().sum().backward().of(product),
+      );
+      near(list(twice[0]), list(twice[1]), 2 * by, 'gradient of the gradient');
+      noGrad(() =>
+        assert.equal(trainedAttention(product, cos, sin, { heads, kvHeads, dim, scale: 1, left }), undefined),
+      );
+    });
+
+for (const name of ['cpu', 'sim:32'])
+  test(`a weight's gradient is written where it is wanted, unless more than a product makes it, on ${name}`, () => {
+    const device = Device.get(name);
+    const like = (shape: number[], seed: number): Tensor => randn(shape, { seed, device }).requireGrad();
+    // Square ones, so that no shape tells them from their transposes.
+    const [x, turned, plain, twice] = [like([8, 8], 1), like([8, 8], 2), like([8, 8], 3), like([8, 8], 4)];
+    const loss = (): Tensor => x.matmul(turned.t()).matmul(plain).matmul(twice).matmul(twice).sqr().sum();
+    const want = loss().backward();
+    const places = new Map([turned, plain, twice].map((t) => [t.id, t.zerosLike()] as const));
+    const got = loss().backward({ place: (leaf) => places.get(leaf.id) });
+    for (const t of [x, turned, plain, twice]) assert.deepEqual(list(got.of(t)), list(want.of(t)));
+    const there = [turned, plain, twice].map((t) => got.of(t).storage === places.get(t.id)?.storage);
+    assert.deepEqual(there, [true, true, false]);
+    for (const t of [turned, plain]) assert.deepEqual(list(places.get(t.id) as Tensor), list(want.of(t)));
   });
 
 test('parameters that were put into one block give their memory back when they are disposed of', () => {

@@ -17,7 +17,7 @@ export interface MatrixLayout {
   readonly batchStride: number;
 }
 
-/** d[m,n] = alpha * a[m,k] b[k,n] + beta * d (+ bias[n]). f16 and bf16 accumulate in f32. */
+/** d[m,n] = alpha * a[m,k] b[k,n] + beta * c[m,n] (+ bias[n]). f16 and bf16 accumulate in f32. */
 export interface GemmSpec {
   readonly dtype: GemmDType;
   /** What d is stored as: the inputs' dtype unless said (f32 from f16 or bf16). */
@@ -51,7 +51,7 @@ export interface Blas {
   supports(spec: GemmSpec): true | string;
   /** Cached by the spec's values. Throws UnsupportedError with the sentence of `supports`. */
   plan(spec: GemmSpec): GemmPlan;
-  /** Enqueues; `bias` is ignored (give 0) where the spec has none. */
+  /** Enqueues; `bias` is ignored (give 0) where the spec has none, `c` lies as d does and is d itself unless given. */
   run(
     plan: GemmPlan,
     a: Address,
@@ -61,6 +61,7 @@ export interface Blas {
     alpha: number,
     beta: number,
     stream: Stream,
+    c?: Address,
   ): void;
   dispose(): void;
 }

@@ -158,7 +158,7 @@ export class LtBlas extends Planned<GemmSpec, LtPlan> implements Blas {
     return plan;
   }
 
-  readonly run: Blas['run'] = (plan, a, b, d, bias, alpha, beta, stream) => {
+  readonly run: Blas['run'] = (plan, a, b, d, bias, alpha, beta, stream, c = d) => {
     const p = plan as LtPlan;
     this.#device.makeCurrent();
     if (p.spec.bias && p.bias !== bias) {
@@ -168,7 +168,7 @@ export class LtBlas extends Planned<GemmSpec, LtPlan> implements Blas {
       p.bias = bias;
     }
     // The lowest set bit of all addresses together, at most 256.
-    const bits = (a | b | d | (p.spec.bias ? bias : 0) | 256) & 511;
+    const bits = (a | b | c | d | (p.spec.bias ? bias : 0) | 256) & 511;
     const align = 31 - Math.clz32(bits & -bits);
     const algorithm = (p.algorithms[align] ??= this.#better(p, 1 << align));
     const bytes = algorithm.workspace === 0 ? 0 : WORKSPACE; // one size for all, so that the block never grows
@@ -194,7 +194,7 @@ export class LtBlas extends Planned<GemmSpec, LtPlan> implements Blas {
       right,
       lb,
       at + 8,
-      d,
+      c,
       ld,
       d,
       ld,

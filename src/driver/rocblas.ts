@@ -131,7 +131,7 @@ class RocBlas extends Planned<GemmSpec, RocPlan> implements Blas {
     }
   }
 
-  readonly run: Blas['run'] = (plan, a, b, d, _bias, alpha, beta, stream) => {
+  readonly run: Blas['run'] = (plan, a, b, d, _bias, alpha, beta, stream, c = d) => {
     const { spec, cm } = plan as RocPlan;
     this.#device.makeCurrent();
     this.#turnTo(stream, spec);
@@ -158,7 +158,7 @@ class RocBlas extends Planned<GemmSpec, RocPlan> implements Blas {
       cm.b.ld,
       cm.b.batchStride,
       at + 8,
-      d,
+      c,
       outType,
       cm.d.ld,
       cm.d.batchStride,

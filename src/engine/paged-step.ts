@@ -5,7 +5,7 @@ import { UnsupportedError } from '../base/errors.js';
 import type { AttendOptions, LatentRun, Scan, Step, WholeAttend } from '../models/index.js';
 import { seen } from '../models/step.js';
 import { cacheTypeOf, cacheWidth, inCache } from '../nn/kv-cache.js';
-import { type AnyLinear, Linear } from '../nn/layers.js';
+import { type AnyLinear, productWeight } from '../nn/layers.js';
 import type { Device } from '../tensor/device.js';
 import { storeRows } from '../tensor/dispatch.js';
 import { keeper } from '../tensor/scope.js';
@@ -73,9 +73,8 @@ export class PagedStep implements Step {
   }
   /** Nobody needs a layer's input again, so that a library may add its product to it. */
   addTo(sum: Tensor, x: Tensor, layer: AnyLinear): Tensor | undefined {
-    const { weight, bias } = layer;
-    const plain = layer.constructor === Linear && weight instanceof Tensor && !bias;
-    if (!plain || weight.dtype !== sum.dtype || ![weight, sum].every((t) => t.layout.isContiguous)) return undefined;
+    const weight = productWeight(layer);
+    if (!weight || weight.dtype !== sum.dtype || ![weight, sum].every((t) => t.layout.isContiguous)) return undefined;
     const rows = (t: Tensor): Tensor => t.contiguous().reshape([-1, t.shape[t.rank - 1]]);
     return sum.device.backend.gpu?.addProduct(rows(sum), rows(x), weight) ? sum : undefined;
   }

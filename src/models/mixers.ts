@@ -2,11 +2,12 @@
 import type { NormFeature, Attention, LatentAttention, QkNorm, QueryTemperature, ShortConv } from './features.js';
 import type { Init } from '../nn/init.js';
 import type { AnyLinear as Linear } from '../nn/layers.js';
+import { productWeight } from '../nn/linear.js';
 import { Layer, Module } from '../nn/module.js';
 import { tensor } from '../tensor/create.js';
 import { keep, scope } from '../tensor/scope.js';
 import type { Tensor } from '../tensor/tensor.js';
-import { trainedNorm } from '../tensor/training.js';
+import { addedProduct, trainedNorm } from '../tensor/training.js';
 import { type RopeTable, rowOrder } from './rope.js';
 import type { Step } from './step.js';
 import type { Shard } from './shard.js';
@@ -117,8 +118,12 @@ export interface MixerContext {
 }
 
 /** What a layer makes of x, added to a sum where there is one: in the sum's place where nobody needs it again. */
-export const addedTo = (sum: Tensor | undefined, x: Tensor, layer: Linear, step?: Step): Tensor =>
-  sum ? (step?.addTo?.(sum, x, layer) ?? sum.add(layer.forward(x))) : layer.forward(x);
+export function addedTo(sum: Tensor | undefined, x: Tensor, layer: Linear, step?: Step): Tensor {
+  if (!sum) return layer.forward(x);
+  const weight = productWeight(layer);
+  const trained = weight && addedProduct(sum, x, weight);
+  return trained ?? step?.addTo?.(sum, x, layer) ?? sum.add(layer.forward(x));
+}
 
 export class AttentionMixer extends Module {
   readonly feature: Attention;

@@ -7,6 +7,7 @@ import { tensor } from '../tensor/create.js';
 import type { Device } from '../tensor/device.js';
 import { keep, keeper } from '../tensor/scope.js';
 import type { Tensor } from '../tensor/tensor.js';
+import { type HeadSizes, trainedAttention } from '../tensor/trained-attention.js';
 import { type Attention, type Features, keyKeeper, remembers, WIDEST_HEAD } from './features.js';
 import type { AttentionMixer } from './mixers.js';
 import type { RopeTable } from './rope.js';
@@ -239,6 +240,16 @@ function attendWide(q: Tensor, k: Tensor, v: Tensor, mask: Tensor, how: AttendOp
     .reshape([b, heads, t, d]);
 }
 
+/** What attention may be told while queries and keys are turned, look at earlier tokens, and nothing else happens. */
+const PLAIN = new Set<string>(['kind', 'heads', 'kvHeads', 'headDim', 'scale', 'rope', 'window', 'chunk']);
+/** The heads of such attention over `time` tokens. */
+function plainHeads(f: Attention, time: number): HeadSizes | undefined {
+  const { heads, kvHeads, headDim: dim, scale, window, chunk } = f;
+  const plain = Object.entries(f).every(([name, value]) => PLAIN.has(name) || value === undefined);
+  if (!plain || dim > WIDEST_HEAD || (chunk !== undefined && time > chunk)) return undefined;
+  return { heads, kvHeads, dim, scale, left: window !== undefined && time > window ? window - 1 : -1 };
+}
+
 /** Sequences of equal length in one batch, padded in front or not, with a cache or without. */
 export class BatchStep implements Step {
   /** Tokens of the longest sequence after this run. */
@@ -330,6 +341,13 @@ export class BatchStep implements Step {
     if (wide) return turned(attendWide(query, keys, values, mask, how));
     return turned(query.sdpa(keys, values, { causal: true, mask, ...extra }));
   }
+  /** While a net is trained, from the product itself: see trainedAttention. */
+  readonly attendWhole: WholeAttend = (_layer, qkv, mixer, { cos, sin }) => {
+    if (this.#cache || this.#pads || !qkv.requiresGrad) return undefined;
+    const sizes = plainHeads(mixer.feature, this.#time);
+    const all = sizes && trainedAttention(qkv, this.rows(cos), this.rows(sin), sizes);
+    return all && { all, count: this.#time };
+  };
   /** What a layer looks at: its own, or what an earlier one lent. */
   #all(layer: number, own: readonly [Tensor, Tensor] | undefined, lends = false): readonly [Tensor, Tensor] {
     if (own && lends) this.#lent.set(layer, [this.#shared(own[0]), this.#shared(own[1])]);

@@ -74,6 +74,11 @@ export class Linear<W extends Weight = Tensor> extends Layer {
     return this.bias ? y.add(this.bias) : y;
   }
 }
+/** The weight of a layer that is a product and nothing else. */
+export const productWeight = (layer: Module): Tensor | undefined =>
+  layer instanceof Linear && layer.constructor === Linear && layer.weight instanceof Tensor && !layer.bias
+    ? layer.weight
+    : undefined;
 /** y_o = x' W_o z + b_o over the last dimensions of two inputs; the weight is (outputs, inputs of x, inputs of z). */
 export class Bilinear extends Module {
   /** (outputs, first inputs, second inputs). */

@@ -81,14 +81,21 @@ export class FlatParameters {
     requireOptions('backwardStep', clip, ['clipNorm']);
     const { clipNorm } = clip;
     const all = (this.#grads ??= keep(this.#working.zerosLike()));
-    const left = new Set(this.#starts.keys());
-    const place = (id: number, size: number): Tensor => all.narrow(0, this.#starts.get(id) as number, size);
+    const starts = this.#starts;
+    const left = new Set(starts.keys());
+    const place = (id: number, size: number): Tensor => all.narrow(0, starts.get(id) as number, size);
     const onLeaf = (leaf: Tensor, grad: Tensor): boolean => {
       if (!left.delete(leaf.id)) return false;
-      scope(() => noGrad(() => void place(leaf.id, leaf.size).assign(grad.reshape([-1]).cast(all.dtype))));
+      const there =
+        grad.storage === all.storage && grad.layout.isContiguous && grad.layout.offset === starts.get(leaf.id);
+      if (!there) scope(() => noGrad(() => void place(leaf.id, leaf.size).assign(grad.reshape([-1]).cast(all.dtype))));
       return true;
     };
-    loss.backward({ sparing: true, onLeaf });
+    loss.backward({
+      sparing: true,
+      onLeaf,
+      place: (leaf) => (left.has(leaf.id) ? place(leaf.id, leaf.size).reshape(leaf.shape) : undefined),
+    });
     return noGrad(() => {
       for (const view of this.#views)
         if (left.has(view.id)) scope(() => void place(view.id, view.size).assign(all.newZeros([view.size], all.dtype)));

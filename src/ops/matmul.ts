@@ -105,9 +105,9 @@ export const matmulOps = rows({
         says: /matmul: operands have different dtypes, \w+ \[2, 3\] and u8 \[3, 5\]; cast one/,
       },
     ],
-    grad: ({ x, y, grad, needs }: GradContext): Grads => [
+    grad: ({ x, y, grad, needs, placed }: GradContext): Grads => [
       needs(0) ? grad.bmm(y.transpose(-1, -2)).sumTo(x.shape) : undefined,
-      needs(1) ? secondGrad(x, y, grad).sumTo(y.shape) : undefined,
+      needs(1) ? placed(1, () => secondGrad(x, y, grad)).sumTo(y.shape) : undefined,
     ],
     gradReads: [0, 1],
   } satisfies BmmRow as BmmRow,

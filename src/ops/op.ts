@@ -30,11 +30,11 @@ export interface GradContext<P extends Params = Params> {
   readonly inputs: readonly Tensor[];
   /** The op's results. */
   readonly outputs: readonly Tensor[];
-  /** First input, second input, first output: the names most rules use. */
+  /** The first operand. */
   readonly x: Tensor;
-  /** The first result, for ops that have one. */
+  /** The second operand, for ops that have one. */
   readonly y: Tensor;
-  /** The gradient of the first result. */
+  /** The first result. */
   readonly out: Tensor;
   /** Gradient of the first output; `grads` has all (undefined where nothing flowed). */
   readonly grad: Tensor;
@@ -48,6 +48,8 @@ export interface GradContext<P extends Params = Params> {
    * For rows that join gradients: what has flowed to the first operand so far, which is part of their answer for it.
    */
   readonly before?: Tensor | undefined;
+  /** Runs f, which makes one product, the gradient of operand i: it is written where the caller wants that, if it can. */
+  readonly placed: (i: number, f: () => Tensor) => Tensor;
 }
 /** A gradient for each operand, in their order; undefined where none flows. */
 export type Grads = readonly (Tensor | undefined)[];

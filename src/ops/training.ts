@@ -56,39 +56,45 @@ function want(op: string, name: string, { shape, dtype }: Sig, rank: number, dty
   if (!dtypes.includes(dtype)) throw new DTypeError(`${op}: ${name} is ${dtype}; it takes ${dtypes.join(', ')}`);
 }
 
-/** x (m, k), y (k, n) and a bias (n) that every row gets before it is rounded. */
-export const biasedRow: KernelRow<{}> = {
+/** x (m, k), y (k, n) and what is added before a sum is rounded: a bias (n) for every row, or a sum (m, n). */
+const productPlus = (name: string, plus: 'bias' | 'sum'): KernelRow<{}> => ({
   ...common,
-  name: 'biasedProduct',
+  name,
   family: 'matmul',
-  formula: 'x y + bias',
+  formula: `x y + ${plus}`,
   infer: (inputs: readonly Sig[]): readonly Sig[] => {
-    const [x, y, bias] = inputs;
-    want('biasedProduct', 'x', x, 2, SMALL);
-    for (const [name, t, shape] of [['y', y, [x.shape[1], y.shape[1]]] as const, ['bias', bias, [y.shape[1]]] as const])
+    const [x, y, added] = inputs;
+    want(name, 'x', x, 2, SMALL);
+    const [[m, k], n] = [x.shape, y.shape[1]];
+    for (const [what, t, shape] of [['y', y, [k, n]] as const, [plus, added, plus === 'bias' ? [n] : [m, n]] as const])
       if (t.dtype !== x.dtype || formatShape(t.shape) !== formatShape(shape))
         throw new ShapeError(
-          `biasedProduct: ${name} ${t.dtype} ${formatShape(t.shape)} must be ${x.dtype} ${formatShape(shape)}`,
+          `${name}: ${what} ${t.dtype} ${formatShape(t.shape)} must be ${x.dtype} ${formatShape(shape)}`,
         );
-    return [{ shape: [x.shape[0], y.shape[1]], dtype: x.dtype }];
+    return [{ shape: [m, n], dtype: x.dtype }];
   },
-  reference: ([x, y, bias]: readonly RefTensor[], [out]: readonly RefTensor[]): void => {
-    const [[m, k], n] = [x.shape, bias.shape[0]];
+  reference: ([x, y, added]: readonly RefTensor[], [out]: readonly RefTensor[]): void => {
+    const [[m, k], n] = [x.shape, y.shape[1]];
     for (let i = 0; i < m; i++)
       for (let j = 0; j < n; j++) {
-        let sum = numbers(bias)[j];
+        let sum = numbers(added)[plus === 'bias' ? j : i * n + j];
         for (let c = 0; c < k; c++) sum += numbers(x)[i * k + c] * numbers(y)[c * n + j];
         out.data[i * n + j] = sum;
       }
   },
-  grad: ({ inputs: [x, y], grad, needs }: GradContext): Grads => [
+  grad: ({ inputs: [x, y], grad, needs, placed }: GradContext): Grads => [
     needs(0) ? grad.bmm(y.transpose(-1, -2)) : undefined,
-    needs(1) ? secondGrad(x, y, grad) : undefined,
-    needs(2) ? grad.sum([0], false) : undefined,
+    needs(1) ? placed(1, () => secondGrad(x, y, grad)) : undefined,
+    needs(2) ? (plus === 'bias' ? grad.sum([0], false) : grad) : undefined,
   ],
   gradReads: [0, 1],
-  samples: () => [{ inputs: [{ shape: [9, 8] }, { shape: [8, 16] }, { shape: [16] }], params: {} }],
-};
+  samples: () => [
+    { inputs: [{ shape: [9, 8] }, { shape: [8, 16] }, { shape: plus === 'bias' ? [16] : [9, 16] }], params: {} },
+  ],
+});
+export const biasedRow = productPlus('biasedProduct', 'bias');
+/** Run by libraries alone. */
+export const addedRow = productPlus('addedProduct', 'sum');
 
 /**
  * x and the gradient (..., n) and a weight (n) to the gradients of x, of the weight and, with `bias`, of a bias; with

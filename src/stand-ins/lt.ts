@@ -236,7 +236,6 @@ class LtLibrary {
     const [alpha, a, aLayout, b, bLayout, beta, c, cLayout, d, dLayout, algo, workspace, bytes, stream] = args;
     this.#handles.get(h, 'handle');
     if (stream === 0) throw new Misuse('the default stream');
-    if (c !== d) throw new Misuse('c and d are different addresses');
     const description = this.#description(desc);
     const layouts = [aLayout, bLayout, cLayout, dLayout].map((l) => this.#layout(l));
     const p = this.#product(description, layouts);
@@ -245,6 +244,7 @@ class LtLibrary {
     checkAlignment({ a, b, c, d, ...(bias !== undefined && { bias }) }, choice.alignment);
     const scalar = (at: number): number =>
       p.a.dtype === 'f64' ? hostMemory(at, 8).getFloat64(0, true) : hostMemory(at, 4).getFloat32(0, true);
+    if (c !== d && scalar(beta) === 0) throw new Misuse('c and d are different addresses, though beta is 0');
     const run: Product = {
       ...p,
       a: { ...p.a, address: a },
@@ -252,6 +252,7 @@ class LtLibrary {
       d: { ...p.d, address: d },
       alpha: scalar(alpha),
       beta: scalar(beta),
+      c,
       ...(bias !== undefined && { bias }),
     };
     this.device.enqueue(stream, () => {

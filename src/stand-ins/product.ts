@@ -24,6 +24,8 @@ export interface Product {
   readonly transposedB: boolean;
   readonly alpha: number;
   readonly beta: number;
+  /** The address of what beta times is added, laid out as d is; d's own unless given. */
+  readonly c?: number;
   /** A vector added to every column. */
   readonly bias?: Address;
   readonly tf32: boolean;
@@ -67,6 +69,7 @@ export function multiply(device: HostedDevice, p: Product): void {
   const read = (name: string, m: Matrices): Numbers =>
     new Numbers(device, name, m.address, spanOf(m, p.batch), m.dtype);
   const [na, nb, nd] = [read('a', a), read('b', b), read('d', d)];
+  const nc = p.c === undefined || p.c === d.address ? nd : read('c', { ...d, address: p.c });
   const bias = p.bias === undefined ? undefined : new Numbers(device, 'bias', p.bias, d.rows, d.dtype).values;
   const round = p.tf32 && a.dtype === 'f32' ? toTf32 : (x: number) => x;
   for (let z = 0; z < p.batch; z++)
@@ -79,7 +82,7 @@ export function multiply(device: HostedDevice, p: Product): void {
             round(nb.values[z * b.stride + (p.transposedB ? x * b.ld + j : j * b.ld + x)]);
         const at = z * d.stride + j * d.ld + i;
         // With beta 0 what was there is not looked at, were it NaN.
-        nd.values[at] = p.alpha * sum + (p.beta === 0 ? 0 : p.beta * nd.values[at]) + (bias?.[i] ?? 0);
+        nd.values[at] = p.alpha * sum + (p.beta === 0 ? 0 : p.beta * nc.values[at]) + (bias?.[i] ?? 0);
       }
   nd.write();
 }

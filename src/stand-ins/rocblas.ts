@@ -25,8 +25,7 @@ const named = (args: readonly number[]): Call =>
   Object.fromEntries(PARAMETERS.map((name, i) => [name, args[i]])) as Call;
 
 function checkCall(p: Call): void {
-  if (p.c !== p.d || p.cType !== p.dType || p.ldc !== p.ldd || p.strideC !== p.strideD)
-    throw new Misuse('c and d differ');
+  if (p.cType !== p.dType || p.ldc !== p.ldd || p.strideC !== p.strideD) throw new Misuse('c and d differ');
   if (p.algorithm !== N.rocblas_gemm_algo_standard || p.solution !== 0 || p.flags !== N.rocblas_gemm_flags_none)
     throw new Misuse(`algorithm ${p.algorithm}, solution ${p.solution}, flags ${p.flags}`);
   for (const op of [p.transA, p.transB])
@@ -58,6 +57,7 @@ function productOf(p: Call, tf32: boolean): Product {
     transposedB,
     alpha: scalar(p.alpha),
     beta: scalar(p.beta),
+    c: p.c,
     tf32,
   };
 }

@@ -5,6 +5,7 @@ import { requireOptions } from '../ops/kernel-row.js';
 import type { GradContext, Grads } from '../ops/op.js';
 import { gradEnabled, type Node, NOT_KEPT, refuseNaN, withGrad } from './autograd.js';
 import { type GradPiece, joined } from './grad-pieces.js';
+import { productAt } from './product-place.js';
 import { collected, track } from './scope.js';
 import type { Tensor } from './tensor.js';
 
@@ -68,6 +69,11 @@ export interface BackwardOptions {
    * them. Hooks must copy what they want to keep.
    */
   readonly sparing?: boolean;
+  /**
+   * Where a leaf's gradient is wanted: a contiguous tensor of its shape and dtype. One that is a single product is
+   * written there at once; onLeaf gets it wherever it lies.
+   */
+  readonly place?: (leaf: Tensor) => Tensor | undefined;
   /** Keep the graph for another backward pass. Implied by createGraph. */
   readonly retainGraph?: boolean;
 }
@@ -94,7 +100,12 @@ function order(root: Node): Node[] {
   return list.reverse();
 }
 
-function context(node: Node, grads: readonly (Tensor | undefined)[], before: Tensor | undefined): GradContext {
+function context(
+  node: Node,
+  grads: readonly (Tensor | undefined)[],
+  before: Tensor | undefined,
+  placed: GradContext['placed'],
+): GradContext {
   const { outputs, params, row, remade } = node;
   const inputs = remade ? node.inputs.map((t, i) => (remade.has(i) ? again(t) : t)) : node.inputs;
   for (let i = 0; i < node.versions.length; i++) {
@@ -120,6 +131,7 @@ function context(node: Node, grads: readonly (Tensor | undefined)[], before: Ten
     params,
     needs: (i) => node.inputs[i].requiresGrad,
     before,
+    placed,
   };
 }
 /** What is not kept, made again by the op that made it. */
@@ -180,6 +192,17 @@ function leafTeller(
   };
 }
 
+/** Finds the leaf that alone gets what flows to a tensor: itself, or what it is a view of. */
+function soleLeaf(nodes: readonly Node[]): (t: Tensor) => Tensor | undefined {
+  const uses = new Map<number, number>();
+  for (const { inputs } of nodes) for (const { id } of inputs) uses.set(id, (uses.get(id) ?? 0) + 1);
+  return (t) => {
+    let from = t;
+    while (uses.get(from.id) === 1 && from.node?.row.family === 'view') from = from.node.inputs[0];
+    return uses.get(from.id) === 1 && !from.node && from.requiresGrad ? from : undefined;
+  };
+}
+
 function release(node: Node): void {
   node.released = true;
   for (const t of node.inputs) t.dispose();
@@ -198,8 +221,14 @@ class Pass {
   /** Of a sparing pass. */
   readonly #made: Made | undefined;
   readonly #told: ((node: Node) => void) | undefined;
+  readonly #place: (t: Tensor) => Tensor | undefined;
 
-  constructor(nodes: readonly Node[], { sparing, onLeaf }: BackwardOptions) {
+  constructor(nodes: readonly Node[], { sparing, onLeaf, place }: BackwardOptions) {
+    const leafOf = place && soleLeaf(nodes);
+    this.#place = (t) => {
+      const leaf = leafOf?.(t);
+      return leaf && place?.(leaf);
+    };
     this.#made = sparing ? new Made() : undefined;
     const drop = sparing ? (id: number) => this.#drop(id) : undefined;
     this.#told = onLeaf && leafTeller(nodes, (id) => this.#whole(id), onLeaf, drop);
@@ -279,7 +308,11 @@ class Pass {
       return;
     }
     const before = 'joins' in node.row && !gradEnabled() ? this.#joinable(node.inputs[0]) : undefined;
-    const run = (): Grads => rule(context(node, own, before));
+    const placed = (i: number, f: () => Tensor): Tensor => {
+      const place = this.#place(node.inputs[i]);
+      return place ? productAt(place, f) : f();
+    };
+    const run = (): Grads => rule(context(node, own, before, placed));
     const back = this.#made ? this.#made.of(run) : run();
     refuseNaN(back, () => `backward: the gradient of ${nameOf(node)}`, node.called);
     node.inputs.forEach((input, i) => {
@@ -300,7 +333,7 @@ class Pass {
 
 /** Tensor's backward() as a function. */
 export function backward(result: Tensor, options: BackwardOptions = {}): Gradients {
-  requireOptions('backward', options, ['grad', 'createGraph', 'onLeaf', 'sparing', 'retainGraph']);
+  requireOptions('backward', options, ['grad', 'createGraph', 'onLeaf', 'sparing', 'place', 'retainGraph']);
   const { grad, createGraph = false, retainGraph = false, sparing = false } = options;
   if (!result.requiresGrad) throw new GradError('backward: nothing this result was made of requires a gradient');
   if (!grad && result.size !== 1)

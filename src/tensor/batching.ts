@@ -200,7 +200,9 @@ const gradOfExamples =
       const wrap = <T extends Tensor | undefined>(t: T): T => (t && new Batched(t, level)) as unknown as T;
       const [inputs, outputs, grads] = [ctx.inputs.map(wrap), ctx.outputs.map(wrap), ctx.grads.map(wrap)];
       const [x, y, out, grad] = [inputs[0], inputs[1], outputs[0], grads[0] as Tensor];
-      const back = row.grad?.({ inputs, outputs, grads, x, y, out, grad, params: ctx.params, needs: ctx.needs }) ?? [];
+      const { params, needs } = ctx;
+      const placed = (_: number, f: () => Tensor): Tensor => f();
+      const back = row.grad?.({ inputs, outputs, grads, x, y, out, grad, params, needs, placed }) ?? [];
       return back.map((g) => g && wholeOf(g, level));
     });
   };

@@ -22,6 +22,7 @@ import { assignmentOf, runBatched } from './batching.js';
 import type { Device } from './device.js';
 import { checkDTypes, checkParams, differ, launch } from './guard.js';
 import { innermost } from './levels.js';
+import { takePlace } from './product-place.js';
 import { Tensor } from './tensor.js';
 
 const COPY = movementOps.copy as unknown as KernelRow;
@@ -153,12 +154,16 @@ function runElementwise(row: ElementwiseRow<any>, inputs: readonly Tensor[], par
 /** A tensor's shape and dtype; a tensor itself would copy its shape whenever it is asked for it. */
 const sigOf = ({ layout, dtype }: Tensor): Sig => ({ shape: layout.shape, dtype });
 
+/** A new tensor for a result, or the place that a product is meant for. */
+const resultOf = ({ family }: KernelRow<any>, { shape, dtype }: Sig, device: Device): Tensor =>
+  (family === 'matmul' ? takePlace(shape, dtype, device) : undefined) ?? Tensor.empty(shape, dtype, device);
+
 function runKernel(row: KernelRow<any>, inputs: readonly Tensor[], params: Params, device: Device): Tensor[] {
   if (!row.custom) checkParams(row, params);
   const sigs = row.infer(inputs.map(sigOf), params);
   checkDTypes(row, inputs);
   checkSupport(device, row, inputs.length > 0 ? inputs[0].dtype : sigs[0].dtype);
-  const outs = sigs.map((s) => Tensor.empty(s.shape, s.dtype, device));
+  const outs = sigs.map((s) => resultOf(row, s, device));
   if (tracer) return tracer.run(row, inputs, outs[0], params), outs;
   if (anyElements(outs)) launch(device.backend, row, inputs, outs, params);
   return outs;
@@ -290,7 +295,8 @@ function remakeOf(
   return whole ? () => execute(row, saved, params, device)[0] : undefined;
 }
 
-function record(row: GradRow, inputs: readonly Tensor[], outs: readonly Tensor[], params: Params): void {
+/** Puts what made `outs` of `inputs` into the graph. */
+export function record(row: GradRow, inputs: readonly Tensor[], outs: readonly Tensor[], params: Params): void {
   const called = calledHere();
   refuseNaN(outs, () => row.serves ?? row.name, called);
   for (const o of outs) o.requiresGrad = true;

@@ -7,6 +7,7 @@ import {
   adamRow,
   type AdamParams,
   type AdamRates,
+  addedRow,
   biasedRow,
   lossRow,
   NORM_GRADS,
@@ -16,7 +17,7 @@ import {
 } from '../ops/training.js';
 import { gradEnabled, noGrad } from './autograd.js';
 import type { Device } from './device.js';
-import { apply, sameDevice } from './dispatch.js';
+import { apply, record, sameDevice } from './dispatch.js';
 import { launch } from './guard.js';
 import { innermost } from './levels.js';
 import { recorded } from './recorded.js';
@@ -45,6 +46,24 @@ export function biasedProduct(x: Tensor, weight: Tensor, bias: Tensor): Tensor |
   const flat = x.rank === 2 ? x : x.reshape([rows, k]);
   const [y] = apply(biasedRow, [flat, weight.t(), bias], {});
   return x.rank === 2 ? y : y.reshape([...shape.slice(0, -1), weight.shape[0]]);
+}
+
+/**
+ * sum (..., n) + x (..., k) times the transposed weight (n, k) in one pass while a net is trained; undefined where that
+ * is not to be had.
+ */
+export function addedProduct(sum: Tensor, x: Tensor, weight: Tensor): Tensor | undefined {
+  const { shape, dtype, device } = sum;
+  const all = [sum, x, weight];
+  if (!alone() || !all.some((t) => t.requiresGrad) || !device.backend.gpu) return undefined;
+  if (!all.every((t) => t.layout.isContiguous && t.dtype === dtype && t.device === device)) return undefined;
+  if (!addedRow.dtypes.includes(dtype) || sum.size < BIASED_ROWS * weight.shape[0]) return undefined;
+  const flat = (t: Tensor): Tensor => (t.rank === 2 ? t : t.reshape([-1, t.shape[t.rank - 1]]));
+  const inputs = [flat(x), weight.t(), flat(sum)];
+  const outs = addedRow.infer(inputs, {}).map((sig) => Tensor.empty(sig.shape, sig.dtype, device));
+  if (!device.backend.gpu.addProduct(inputs[2], inputs[0], weight, outs[0])) return void outs[0].dispose();
+  record(addedRow, inputs, outs, {});
+  return sum.rank === 2 ? outs[0] : outs[0].reshape(shape);
 }
 
 /** A norm whose gradients are made together while it is trained; undefined where that is not to be had. */

@@ -1,14 +1,15 @@
-// A library's product added onto what is there: a residual needs no launch of its own.
+// A library's product and a sum in one: a residual needs no launch of its own.
 import type { GemmDType } from '../../driver/blas.js';
 import type { View } from '../backend.js';
 import type { GpuContext } from './context.js';
 import { addressOf } from './plan.js';
 
 /**
- * sum (m, n) += x (m, k) times the transposed weight (n, k), all contiguous, rounded once; false where no library does
- * it: nothing has happened then.
+ * out = sum (m, n) + x (m, k) times the transposed weight (n, k), all contiguous, rounded once; `out` may be the sum
+ * itself. False where no library does it: nothing has happened then.
  */
-export function addProduct({ libraries, stream, turn }: GpuContext, sum: View, x: View, weight: View): boolean {
+export function addProduct(context: GpuContext, sum: View, x: View, weight: View, out: View): boolean {
+  const { libraries, stream, turn } = context;
   if (!libraries.enabled || libraries.productsRefused) return false;
   const [[m, n], k] = [sum.layout.shape, x.layout.shape[1]];
   const one = { batchStride: 0 };
@@ -19,9 +20,9 @@ export function addProduct({ libraries, stream, turn }: GpuContext, sum: View, x
     d: { ...one, order: 'row', ld: n },
   });
   if (!product) return false;
-  const [from, by, to] = [x, weight, sum].map(addressOf);
+  const [from, by, onto, to] = [x, weight, sum, out].map(addressOf);
   turn.take(() => {
-    if (!libraries.runProduct(product, from, by, to, 0, stream, true))
+    if (!libraries.runProduct(product, from, by, to, 0, stream, onto))
       throw new Error('addProduct: a library that never refuses has refused');
   });
   return true;

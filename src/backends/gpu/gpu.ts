@@ -190,9 +190,9 @@ export class GpuBackend implements Backend {
   decodeSteps(dtype: DType, sequences?: number): DecodeSteps {
     return new DecodeSteps(this, dtype, sequences);
   }
-  /** sum += x times the transposed weight; false, and nothing done, where no library does it. */
-  addProduct(sum: View, x: View, weight: View): boolean {
-    return addProduct(this.context, sum, x, weight);
+  /** out = sum + x times the transposed weight; false, and nothing done, where no library does it. */
+  addProduct(sum: View, x: View, weight: View, out = sum): boolean {
+    return addProduct(this.context, sum, x, weight, out);
   }
   attendPrompts(prompts: PagedPrompts): void {
     attendPrompts(this.context, prompts);

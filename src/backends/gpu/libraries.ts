@@ -154,7 +154,7 @@ export class Libraries implements Served {
     const { blas } = this.#open();
     return typeof blas !== 'string' && blas.refuses === true;
   }
-  /** Whether the product was enqueued. What a library finds that it cannot run is known for the next time. */
+  /** Whether the product, plus what lies at `addend`, was enqueued. What a library finds that it cannot run is known for the next time. */
   runProduct(
     plan: GemmPlan,
     a: Address,
@@ -162,10 +162,10 @@ export class Libraries implements Served {
     out: Address,
     bias: Address,
     stream: Stream,
-    onto = false,
+    addend?: Address,
   ): boolean {
     try {
-      (this.#open().blas as Blas).run(plan, a, b, out, bias, 1, onto ? 1 : 0, stream);
+      (this.#open().blas as Blas).run(plan, a, b, out, bias, 1, addend === undefined ? 0 : 1, stream, addend);
       return true;
     } catch (e) {
       if (!(e instanceof UnsupportedError)) throw e;
