@@ -1,9 +1,9 @@
 // Attention of one new token through matrix units, for up to eight query heads of 16 bits that share a key.
 //
-// What such a step takes is latency, so that nothing passes through shared memory before all is weighed: a wave turns
-// the queries in the registers that its products read, takes 8 KB of keys and 8 KB of values at a time from memory to
-// registers, and keeps scores where the next product wants them. The order in which a product adds does not matter as
-// long as both operands agree on it, so a lane keeps the 16 bytes that it has read.
+// What such a step takes is latency. Each new vector is normed and turned once, by a few lanes for all waves; nothing
+// else passes through shared memory before all is weighed: a wave takes 8 KB of keys and 8 KB of values at a time from
+// memory to registers, and keeps scores where the next product wants them. The order in which a product adds does not
+// matter as long as both operands agree on it, so a lane keeps the 16 bytes that it has read.
 #pragma once
 #include "attention-split.h"
 #include "decode.h"
@@ -29,13 +29,14 @@ template <class T, int D, int Waves, bool PAGED> struct NewTokenUnits {
   static constexpr int Tiles = 256 / D, Step = 8 * Tiles * Waves;
   /** Query heads at most, and words of a value that a lane has. */
   static constexpr int Rows = D > 128 ? 4 : 8, Words = D / 64;
+  /** Lanes that norm and turn a vector, eight numbers each. */
+  static constexpr int Lanes = D / 8;
   struct Memory {
     float outputs[Waves][Rows][D + 4];  // unevenly, or lanes would meet in the same banks
     /** The best score of each wave and head, and the sum of weights. */
     float merged[Waves][Rows][2];
-    float norms[2][D];
-    /** Cosines, then sines of the new position. */
-    word4 turn[D / 8];
+    /** The new queries, normed and turned, and the new key. */
+    word4 turned[Rows + 1][Lanes];
     u32 before;
   };
   /** Of a query or key: 32 numbers after another, of which a lane has eight. */
@@ -100,22 +101,17 @@ template <class T, int D, int Waves, bool PAGED> struct NewTokenUnits {
         for (int w = 0; w < Words; w++) values[n][i][w] = load_once_if<true>(j < end, (const word4*)(at + 64 * w));
       }
   }
-  /** A thread's word of the cosines and sines of the new position, which were written early, too. */
-  WICK_MEMBER word4 fetch_turn() const {
-    static_assert(D / 8 <= Threads, "a word a thread");
-    const int t = threadIdx.x, word = t % (D / 16);
-    const T* from = (const T*)(t < D / 16 ? p.cos : p.sin) + (i64)position * (D / 2);
-    return load_once_if<true>(t < D / 8, (const word4*)from + word);
-  }
-  /** That and the norms' weights, for the block. */
-  WICK_MEMBER void share_turn_and_norms(word4 turn) const {
-    if (threadIdx.x < D / 8) memory.turn[threadIdx.x] = turn;
-    if (p.q_norm) {
-      ROLLED for (int d = threadIdx.x; d < D; d += Threads) {
-        memory.norms[0][d] = p.q_norm[d], memory.norms[1][d] = p.k_norm[d];
-      }
-    }
-    __syncthreads();
+  /** What a lane norms and turns its eight numbers of a new vector by; it was written early, too. */
+  struct Turn {
+    Eight<float> norm;
+    word4 cos, sin;
+  };
+  WICK_MEMBER Turn fetch_turn(int vector, int lane) const {
+    const i64 at = (i64)position * (D / 2) + lane % (Lanes / 2) * 8;
+    const float* const norm = vector < count ? p.q_norm : p.k_norm;
+    return {load_eight_if<true>(norm != nullptr, norm + 8 * lane),
+            load_once_if<true>(true, (const word4*)((const T*)p.cos + at)),
+            load_once_if<true>(true, (const word4*)((const T*)p.sin + at))};
   }
   /** A new query, key or value from a lane's first number on. */
   WICK_MEMBER const T* new_vector(int vector, int lane) const {
@@ -134,53 +130,40 @@ template <class T, int D, int Waves, bool PAGED> struct NewTokenUnits {
     for (int e = 0; e < 4; e++) words[e] = pack_pair<T>(v[2 * e], v[2 * e + 1]);
     return join_words(words);
   }
-  /** Norms a vector that four lanes hold. */
-  WICK_MEMBER void norm_vector(Vector& x, const float* norm) const {
-    float squares = 0, v[8];
-#pragma unroll
-    for (int c = 0; c < D / 32; c++) {
-      unpack_eight(Eight<T>{{x[c]}}, v);
+  /** Norms and turns a vector that `Lanes` lanes hold, one half against the other. */
+  WICK_MEMBER word4 turned(word4 x, const Turn& by, int lane) const {
+    float v[8], other[8], c[8], s[8];
+    if (p.q_norm) {
+      float squares = 0, norm[8];
+      unpack_eight(Eight<T>{{x}}, v), unpack_eight(by.norm, norm);
 #pragma unroll
       for (int e = 0; e < 8; e++) squares = fmag(v[e], v[e], squares);
-    }
-    squares += shfl_xor(squares, 1, 4);
-    squares += shfl_xor(squares, 2, 4);
-    const float factor = rsqrtg(squares / (float)D + p.eps);
 #pragma unroll
-    for (int c = 0; c < D / 32; c++) {
-      unpack_eight(Eight<T>{{x[c]}}, v);
+      for (int m = Lanes / 2; m; m /= 2) squares += shfl_xor(squares, m, Lanes);
+      const float factor = rsqrtg(squares / (float)D + p.eps);
 #pragma unroll
-      for (int e = 0; e < 8; e++) v[e] *= factor * norm[32 * c + 8 * pair + e];
-      x[c] = packed(v);
+      for (int e = 0; e < 8; e++) v[e] *= factor * norm[e];
+      x = packed(v);
     }
+    u32 words[4];
+    split_words(x, words);
+#pragma unroll
+    for (int i = 0; i < 4; i++) words[i] = shfl_xor(words[i], Lanes / 2, Lanes);
+    unpack_eight(Eight<T>{{x}}, v), unpack_eight(Eight<T>{{join_words(words)}}, other);
+    unpack_eight(Eight<T>{{by.cos}}, c), unpack_eight(Eight<T>{{by.sin}}, s);
+#pragma unroll
+    for (int e = 0; e < 8; e++) v[e] = v[e] * c[e] + (lane < Lanes / 2 ? -other[e] : other[e]) * s[e];
+    return packed(v);
   }
-  /** Turns a vector by the new position: one half against the other. */
-  WICK_MEMBER void turn_vector(Vector& x) const {
+  /** A lane's words of a vector that was turned; zeros of one that there is not. */
+  WICK_MEMBER void take_turned(Vector& x, bool in, int vector) const {
 #pragma unroll
-    for (int w = 0; w < Words; w++) {
-      float a[8], b[8], c[8], s[8];
-      unpack_eight(Eight<T>{{x[w]}}, a), unpack_eight(Eight<T>{{x[w + Words]}}, b);
-      unpack_eight(Eight<T>{{memory.turn[4 * w + pair]}}, c);
-      unpack_eight(Eight<T>{{memory.turn[D / 16 + 4 * w + pair]}}, s);
-#pragma unroll
-      for (int e = 0; e < 8; e++) {
-        const float old = a[e];
-        a[e] = old * c[e] - b[e] * s[e], b[e] = old * s[e] + b[e] * c[e];
-      }
-      x[w] = packed(a), x[w + Words] = packed(b);
-    }
+    for (int c = 0; c < D / 32; c++) x[c] = in ? memory.turned[vector][4 * c + pair] : word4{};
   }
-  /** Appends the new key and value to the cache, by one of the blocks that have them. */
-  WICK_MEMBER void store(const Vector& key, const word4 (&value)[Words]) const {
+  /** Puts a word of the new key or value to its place in the cache, by one of the blocks that have it. */
+  WICK_MEMBER void store(void* cache, int word, word4 x) const {
     const i32 place = PAGED ? p.state[2 * sequences + sequence] : position;
-    if (among != 0 || place == Limits<i32>::highest()) return;
-    const i64 row = base + place * pitch;
-#pragma unroll
-    for (int c = 0; c < D / 32; c++)
-      if (cell == 0) *(word4*)((T*)p.keys + row + 32 * c + 8 * pair) = key[c];
-#pragma unroll
-    for (int w = 0; w < Words; w++)
-      if (pair == 0) *(word4*)((T*)p.values + row + 64 * w + 8 * cell) = value[w];
+    if (among == 0 && place != Limits<i32>::highest()) *(word4*)((T*)cache + base + place * pitch + 8 * word) = x;
   }
 
   /** A cap on dot * scale, of which the scale is taken out again. */
@@ -190,15 +173,9 @@ template <class T, int D, int Waves, bool PAGED> struct NewTokenUnits {
   }
   /** A wave begins with the new key, which weighs 1, and its value. */
   WICK_MEMBER Weight begin_with(const Vector& query, const Vector& key, const word4 (&value)[Words], Sums& sums) const {
-    float dot = 0, q[8], k[8];
-#pragma unroll
-    for (int c = 0; c < D / 32; c++) {
-      unpack_eight(Eight<T>{{query[c]}}, q), unpack_eight(Eight<T>{{key[c]}}, k);
-#pragma unroll
-      for (int e = 0; e < 8; e++) dot = fmaf(q[e], k[e], dot);
-    }
-    dot += shfl_xor(dot, 1, 4);
-    dot += shfl_xor(dot, 2, 4);
+    float score[4] = {};
+    score_tile(score, query, key);
+    float dot = shfl(score[0], 4 * cell, 32);  // of the first key, the others being zeros
     float v[D / 8];
 #pragma unroll
     for (int w = 0; w < Words; w++) {
@@ -435,33 +412,45 @@ template <class T, int D, int Waves, bool PAGED> WICK_FN void decode_attention_u
   const Block block{p, memory};
   if (block.split >= block.active) return;
   // Keys of earlier tokens are asked for before the new query is there.
-  const word4 turn = block.fetch_turn();
+  constexpr int Lanes = Block::Lanes, Slots = Block::Threads / Lanes;
+  const int vectors = block.count + block.newest, lane = threadIdx.x % Lanes;
+  int vector = threadIdx.x / Lanes;
+  typename Block::Turn by = block.fetch_turn(vector, lane);
   typename Block::Keys keys;
   typename Block::Values values;
   i32 rows[Block::Tiles];
   const int first = block.begin + 8 * block.wave;
   block.fetch_keys(keys, rows, first), block.fetch_values(values, rows, first);
-  block.share_turn_and_norms(turn);
   const bool takes_new = block.newest && block.wave == block.taker;
-  const T* const query_at = block.new_vector(block.head0 + block.cell, block.pair);
-  const T* const key_at = block.new_vector(p.heads + block.kv_head, block.pair);
-  const T* const value_at = block.new_vector(p.heads + p.kv_heads + block.kv_head, block.cell);
+  const int new_key = p.heads + block.kv_head, new_value = new_key + p.kv_heads;
+  auto vector_at = [&](int v) { return block.new_vector(v < block.count ? block.head0 + v : new_key, lane); };
+  const T* const first_at = vector_at(vector);
+  const T* const value_at = block.new_vector(new_value, block.cell);
   begin_in_turn();
 
-  typename Block::Vector query, key;
   word4 value[Block::Words];
-  block.template take<32>(query, block.cell < block.count, query_at);
-  block.template take<32>(key, takes_new, key_at);
   block.template take<64>(value, takes_new, value_at);
-  if (p.q_norm) block.norm_vector(query, memory.norms[0]);
-  block.turn_vector(query);
+  word4 fresh = *(const word4*)first_at;
+  UNROLL(1, 1)
+  for (int done = block.wave * (32 / Lanes); done < vectors; done += Slots) {
+    if (done >= Slots) by = block.fetch_turn(vector, lane), fresh = *(const word4*)vector_at(vector);
+    const word4 x = block.turned(fresh, by, lane);
+    if (vector < vectors) memory.turned[vector][lane] = x;
+    if (vector == block.count && block.newest) block.store(p.keys, lane, x);
+    vector += Slots;
+  }
+  __syncthreads();
+  typename Block::Vector query;
+  block.take_turned(query, block.cell < block.count, block.cell);
   typename Block::Weight so_far{Limits<float>::lowest(), 0};
   typename Block::Sums sums = {};
   if (takes_new) {
-    if (p.q_norm) block.norm_vector(key, memory.norms[1]);
-    block.turn_vector(key);
+    typename Block::Vector key;
+    block.take_turned(key, block.cell == 0, block.count);
     so_far = block.begin_with(query, key, value, sums);
-    block.store(key, value);
+#pragma unroll
+    for (int w = 0; w < Block::Words; w++)
+      if (block.pair == 0) block.store(p.values, 8 * w + block.cell, value[w]);
   }
   block.attend(query, keys, values, rows, so_far, sums);
   block.show(sums, so_far);
