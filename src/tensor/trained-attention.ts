@@ -8,6 +8,7 @@ import { gradEnabled, noGrad } from './autograd.js';
 import { record } from './dispatch.js';
 import { launch } from './guard.js';
 import { innermost } from './levels.js';
+import { scope } from './scope.js';
 import { Tensor } from './tensor.js';
 
 /** Heads of a product (b, t, (heads + 2 kvHeads) dim), and how many earlier tokens each token sees; -1: all. */
@@ -48,14 +49,15 @@ function gradByOps([product, cos, sin]: readonly Tensor[], dout: Tensor, o: Head
 
 function grad({ inputs, outputs, grad: dout, params }: GradContext<any>): Grads {
   const [product, cos, sin] = inputs;
-  const [out, lse, turned] = outputs;
+  const [out, lse] = outputs;
   const o = params as HeadSizes;
   if (gradEnabled() || innermost()) return [gradByOps(inputs, dout, o)];
   const { heads, kvHeads, dim } = o;
   const { backend } = product.device;
   const all = Tensor.empty(product.shape, product.dtype, product.device);
-  const [q, k] = [turned.narrow(2, 0, heads), turned.narrow(2, heads, kvHeads)];
   const part = (t: Tensor, from: number, count: number): Tensor => headsOf(t, from, count, dim);
+  const turned = part(product, 0, heads + kvHeads).ropeThd(cos, sin); // again: quicker than it is large
+  const [q, k] = [turned.narrow(2, 0, heads), turned.narrow(2, heads, kvHeads)];
   const v = part(product, heads + kvHeads, kvHeads);
   const parts = [part(all, 0, heads), part(all, heads, kvHeads), part(all, heads + kvHeads, kvHeads)];
   launch(backend, BACKWARD, [q, k, v, dout, lse, out], parts, sdpaParams(o));
@@ -79,12 +81,14 @@ export function trainedAttention(product: Tensor, cos: Tensor, sin: Tensor, o: H
   const [b, t] = product.shape;
   const plain = product.layout.isContiguous && [cos, sin].every((x) => x.dtype === product.dtype && !x.requiresGrad);
   if (!gradEnabled() || innermost() || !product.requiresGrad || !plain || !product.device.backend.gpu) return undefined;
-  const [out, lse, turned] = noGrad(() => {
+  const made = (): Tensor[] => {
     const given = product.detach();
     const both = headsOf(given, 0, heads + kvHeads, dim).ropeThd(cos, sin);
     const v = headsOf(given, heads + kvHeads, kvHeads, dim);
-    return [...both.narrow(2, 0, heads).sdpaRun(both.narrow(2, heads, kvHeads), v, sdpaParams(o), []), both];
-  });
-  record(ROW, [product, cos, sin], [out, lse, turned], o as never);
-  return out.reshape([b, t, heads * dim]);
+    const [q, k] = [both.narrow(2, 0, heads), both.narrow(2, heads, kvHeads)];
+    return q.sdpaRun(k, v, sdpaParams(o), []);
+  };
+  const outs = scope(() => noGrad(made)); // what was turned goes at once
+  record(ROW, [product, cos, sin], outs, o as never);
+  return outs[0].reshape([b, t, heads * dim]);
 }
