@@ -66,12 +66,12 @@ const IN_PLACE: Readonly<Record<string, string>> = {
   uniform_: 'x.randLike()',
 };
 
-function answer(name: string, ours: string): void {
-  if (name in Tensor.prototype) return;
-  const refuse = (): never => {
-    throw new ArgumentError(`x.${name}: here it is ${ours}`);
-  };
-  Object.defineProperty(Tensor.prototype, name, { get: refuse, set: refuse, configurable: true });
+/** Names that tensors have, of their own or from what they come from. */
+function namesThere(): Set<string> {
+  const names = new Set<string>();
+  for (let at: object | null = Tensor.prototype; at; at = Object.getPrototypeOf(at))
+    for (const name of Object.getOwnPropertyNames(at)) names.add(name);
+  return names;
 }
 
 const snake = (name: string): string => name.replace(/[A-Z]/g, (c) => `_${c.toLowerCase()}`);
@@ -81,10 +81,21 @@ const isMethod = (name: string): boolean =>
 
 /** Once every method is there: their names with underscores, and what changes a tensor in place. */
 export function answerOtherNames(ops: Iterable<string>): void {
+  const taken = namesThere();
+  const answers: PropertyDescriptorMap = {};
+  const answer = (name: string, ours: string): void => {
+    if (taken.has(name)) return;
+    taken.add(name);
+    const refuse = (): never => {
+      throw new ArgumentError(`x.${name}: here it is ${ours}`);
+    };
+    answers[name] = { get: refuse, set: refuse, configurable: true };
+  };
   for (const [name, ours] of Object.entries(OTHER)) answer(name, ours);
   for (const name of Object.getOwnPropertyNames(Tensor.prototype).filter(isMethod))
     for (const other of [snake(name), name.toLowerCase()]) answer(other, `x.${name}(...)`);
   const written = (call: string): string => `x.assign(${call}), which writes into memory that is there`;
   for (const [name, ours] of Object.entries(IN_PLACE)) answer(name, written(ours));
   for (const name of ops) for (const other of [name, snake(name)]) answer(`${other}_`, written(`x.${name}(...)`));
+  Object.defineProperties(Tensor.prototype, answers); // at once: a third of the time
 }
