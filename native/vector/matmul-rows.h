@@ -76,7 +76,32 @@ template <class S, class E, int ROWS> WICK_FN void axpyRows(const E* a, const S*
   for (; j < n; j++)
     for (int r = 0; r < ROWS; r++) sums[j] += a[r] * scalarOf(b + r * row + j);
 }
+// The same, U vectors of sums in registers while rows go by.
+template <class S, class E, int U> WICK_FN void axpysHeld(const E* a, const S* b, int64_t row, int64_t k, E* sums) {
+  typedef Vec<E> V;
+  V acc[U];
+#pragma GCC unroll 16
+  for (int u = 0; u < U; u++) acc[u] = V::load(sums + u * V::N);
+  for (int64_t q = 0; q < k; q++, b += row) {
+    const V scale(a[q]);
+#pragma GCC unroll 16
+    for (int u = 0; u < U; u++) acc[u] = mad(scale, load(b + u * V::N), acc[u]);
+  }
+#pragma GCC unroll 16
+  for (int u = 0; u < U; u++) acc[u].store(sums + u * V::N);
+}
+#if defined(WICK_ISA_NEON) || defined(WICK_ISA_AVX512)
+constexpr int HELD = 16;
+#else
+constexpr int HELD = 8;
+#endif
 template <class S, class E> void axpys(const E* a, const S* b, int64_t row, int64_t k, int64_t n, E* sums) {
+  constexpr int N = Vec<E>::N;
+  if (n == HELD * N) return axpysHeld<S, E, HELD>(a, b, row, k, sums);
+  if (n < HELD * N && n >= HELD / 2 * N) {
+    axpysHeld<S, E, HELD / 2>(a, b, row, k, sums);
+    b += HELD / 2 * N, sums += HELD / 2 * N, n -= HELD / 2 * N;
+  }
   int64_t q = 0;
   for (; q + 8 <= k; q += 8) axpyRows<S, E, 8>(a + q, b + q * row, row, n, sums);
   for (; q < k; q++) axpyRows<S, E, 1>(a + q, b + q * row, row, n, sums);

@@ -239,8 +239,8 @@ Grid evenGrid(int64_t tiles, int64_t panels, int64_t threads) {
 constexpr int64_t MANY_THREADS = 4, LARGE_WORK = 256 * 256 * 256, SHARED_BYTES = 64 << 20;
 template <class S> bool worthRectangles(const Product& p) {
   typedef typename ComputeOf<S>::type E;
-  return !p.pictures && wick::threadCount() >= MANY_THREADS && p.m * p.n * p.k >= LARGE_WORK && p.m > LOW / 2 &&
-         p.n > LOW / 2 && p.k > LOW / 2 && (p.m + p.n) * p.k * (int64_t)sizeof(E) <= SHARED_BYTES;
+  return wick::threadCount() >= MANY_THREADS && p.m * p.n * p.k >= LARGE_WORK && p.m > LOW / 2 && p.n > LOW / 2 &&
+         p.k > LOW / 2 && (p.m + p.n) * p.k * (int64_t)sizeof(E) <= SHARED_BYTES;
 }
 // Many threads: both factors are packed once, by all, and each thread reads only the part of them that its rectangle of
 // the result needs.
@@ -298,14 +298,19 @@ template <class S> bool takenByTiles(const Product& p, bool accumulate) {
 template <class S> bool takenByTiles(const Product&, bool) { return false; }
 #endif
 
-// Whether threads take columns of a convolution rather than filters: where it is worth a thread, unless filters are
-// much more even or more than a core's cache keeps.
-template <class S> bool columnsShare(const Product& p) {
+// A convolution: threads take columns where it is worth a thread, unless filters are much more even or more than a
+// core's cache keeps; or rectangles of both where these are more even still.
+template <class S> void convolution(const Product& p, bool accumulate) {
   typedef typename ComputeOf<S>::type E;
   constexpr int64_t R = Tile<E>::ROWS, W = Tile<E>::VECTORS * Vec<E>::N;
   const int64_t panels = (p.n + W - 1) / W, tiles = (p.m + R - 1) / R, threads = wick::threadCount();
-  if (p.m > 2 * LOW || p.m * p.n * p.k < SMALL_WORK) return false;
-  return 4 * evenPanels(panels).longest * tiles <= 5 * ((tiles + threads - 1) / threads) * panels;
+  const int64_t byColumns = evenPanels(panels).longest * tiles, byFilters = (tiles + threads - 1) / threads * panels;
+  const bool columns = p.m <= 2 * LOW && p.m * p.n * p.k >= SMALL_WORK && 4 * byColumns <= 5 * byFilters;
+  const Grid grid = evenGrid(tiles, panels, threads);
+  const int64_t byBoth = ((tiles + grid.down - 1) / grid.down) * ((panels + grid.across - 1) / grid.across);
+  if (worthRectangles<S>(p) && 10 * byBoth < 9 * (columns ? byColumns : byFilters)) rectangles<S>(p, accumulate);
+  else if (columns) low<S>(p, accumulate);
+  else general<S>(p, accumulate);
 }
 
 template <class S> void product(const Product& given, bool accumulate) {
@@ -322,10 +327,8 @@ template <class S> void product(const Product& given, bool accumulate) {
   // A transposed product has few rows on the left.
   if (!p.pictures && p.n <= FEW && p.m > p.n) p = turned(given);
   if (takenByTiles<S>(p, accumulate)) return;
-  if (p.pictures) {
-    if (columnsShare<S>(p)) low<S>(p, accumulate);
-    else general<S>(p, accumulate);
-  } else if (p.m <= FEW) fewRows<S>(p, accumulate);
+  if (p.pictures) convolution<S>(p, accumulate);
+  else if (p.m <= FEW) fewRows<S>(p, accumulate);
   else if (p.m <= SOME && p.n > p.m && p.b.row == 1) someRows<S>(p, accumulate);
   else if (worthRectangles<S>(p)) rectangles<S>(p, accumulate);
   else if (p.m <= LOW && p.n > p.m && p.m * p.n * p.k >= SMALL_WORK) low<S>(p, accumulate);
