@@ -91,6 +91,8 @@ struct IsaTable {
   Attend attend[2];   // float, double
   BlockTable blocks;  // by ggml's type number
   RoundRow roundRow;
+  int blockStrip;                               // rows of weights that products of many rows take at a time
+  bool blocksOfRows;                            // whose activations these read in blocks
   EncodeRow encodeRow[BLOCK_TYPE_COUNT];        // null where floats are not encoded
   double (*peak)(int64_t rounds, float* kept);  // operations done by multiply-adds alone
 };

@@ -1,5 +1,6 @@
 // Attention on the CPU: tiles of queries against blocks of keys with an online softmax, products by the packed GEMM,
 // threads over tiles.
+#include <algorithm>
 #include <cmath>
 #include <vector>
 
@@ -332,9 +333,12 @@ template <class E> Status forward(const Call& c) {
   if (Status bad = p.check(c)) return bad;
   const Rows out(c.out(), c.params[LAYOUT] != 0);
   const Operand& lse = c.out(1);
-  if (p.extra[Q_STARTS]) {  // rows that belong to no sequence
-    memset(c.out().data, 0, c.out().size() * c.out().bytes());
-    for (int64_t i = 0; i < lse.size(); i++) lse.as<E>()[i] = -INFINITY;
+  for (int64_t i = 0; p.extra[Q_STARTS] && i < p.q.rows; i++) {  // rows that belong to no sequence
+    if (i >= p.whole(Q_STARTS, 0) && i < p.whole(Q_STARTS, p.batch)) continue;
+    for (int64_t h = 0; h < p.q.heads; h++) {
+      memset(out.at(0, h, i), 0, out.dim * out.bytes);
+      lse.as<E>()[h * lse.stride[1] + i * lse.stride[2]] = -INFINITY;
+    }
   }
   const int64_t queries = tileQueries(p);
   struct Tile {
@@ -355,6 +359,9 @@ template <class E> Status forward(const Call& c) {
             {b, h, heads < p.q.heads - h ? heads : p.q.heads - h, i, s.nq - i < queries ? s.nq - i : queries});
     work += s.nk * s.nq * p.q.heads * p.q.dim * (open ? TASK / LONE_TASK : 1);
   }
+  // Where queries see only what came before, late ones take longest: they come first, so that threads end together.
+  if (p.right >= 0)
+    std::stable_sort(tiles.begin(), tiles.end(), [](const Tile& a, const Tile& b) { return a.first > b.first; });
   auto run = [&](int64_t begin, int64_t end) {
     for (int64_t n = begin; n < end; n++) {
       const Tile& t = tiles[n];

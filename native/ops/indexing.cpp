@@ -259,14 +259,21 @@ Status storeRows(const Call& c, const void*) {
   const int64_t bytes = src.bytes(), width = out.shape[1];
   int64_t* at = nullptr;
   if (Status s = places(c, "storeRows", ids, out.shape[0], &at)) return s;
-  for (int64_t i = 0; i < src.shape[0]; i++) {
-    if (at[i] == NONE) continue;
-    const char* from = src.data + i * src.stride[0] * bytes;
-    char* to = out.data + at[i] * width * bytes;
-    if (src.stride[1] == 1) memcpy(to, from, (size_t)(width * bytes));
-    else
-      for (int64_t j = 0; j < width; j++) moveOne(to + j * bytes, from + j * src.stride[1] * bytes, (int)bytes);
-  }
+  // Threads share columns: of rows for the same place the last one stays.
+  constexpr int64_t COLUMNS = 16;
+  const int64_t rows = src.shape[0];
+  parallel((width + COLUMNS - 1) / COLUMNS, 1 + (1 << 13) / (COLUMNS * (rows + 1)), [&](int64_t begin, int64_t end) {
+    const int64_t first = begin * COLUMNS, last = end * COLUMNS < width ? end * COLUMNS : width;
+    for (int64_t i = 0; i < rows; i++) {
+      if (at[i] == NONE) continue;
+      const char* from = src.data + (i * src.stride[0] + first * src.stride[1]) * bytes;
+      char* to = out.data + (at[i] * width + first) * bytes;
+      if (src.stride[1] == 1) memcpy(to, from, (size_t)((last - first) * bytes));
+      else
+        for (int64_t j = 0; j < last - first; j++)
+          moveOne(to + j * bytes, from + j * src.stride[1] * bytes, (int)bytes);
+    }
+  });
   free(at);
   return OK;
 }

@@ -10,8 +10,9 @@
 namespace wick {
 namespace {
 
-constexpr int64_t GRAIN = 1 << 15;  // values a thread should at least get
-constexpr int64_t TILE_ROWS = 32;   // rows of weights that are decoded together
+constexpr int64_t GRAIN = 1 << 15;    // values a thread should at least get
+constexpr int64_t ROUNDED = 1 << 12;  // the same of values to round, each of which takes longer
+constexpr int64_t TILE_ROWS = 32;     // rows of weights that are decoded together
 constexpr int64_t TASK_VALUES = 1 << 16;
 constexpr int64_t FEW = 8;
 
@@ -143,18 +144,23 @@ void widen(Activations& a, int dtype) {
   castRun(dtype, F32, a.data, room, a.rows * a.n);
   a.wide = room;
 }
-void roundAll(Activations& a) {
-  const int64_t groups = a.n / 32, size = a.rows * (3 * a.n + groups * 12);
+void roundAll(Activations& a, bool blocks) {
+  const int64_t rows = blocks ? (a.rows + BLOCK_ROWS - 1) / BLOCK_ROWS * BLOCK_ROWS : a.rows;
+  const int64_t groups = a.n / 32, size = rows * (3 * a.n + groups * 12);
   char* room = static_cast<char*>(scratch(SCRATCH_ROWS, size + 64));
   int8_t* q = reinterpret_cast<int8_t*>(room);  // first, for vectors of it fill whole lines of the cache
-  int16_t* wide = reinterpret_cast<int16_t*>(q + a.rows * a.n);
-  float* scale = reinterpret_cast<float*>(wide + a.rows * a.n);
-  float* sum = scale + a.rows * groups;
-  parallel(a.rows, GRAIN / (a.n + 1) + 1, [&](int64_t begin, int64_t end) {
-    for (int64_t m = begin; m < end; m++)
-      isa->roundRow(a.wide + m * a.n, a.n, q + m * a.n, scale + m * groups, sum + m * groups * 2, wide + m * a.n);
+  int16_t* wide = reinterpret_cast<int16_t*>(q + rows * a.n);
+  float* scale = reinterpret_cast<float*>(wide + rows * a.n);
+  float* sum = scale + rows * groups;
+  a.rounded = {q, scale, sum, wide, a.n, blocks};
+  if (rows > a.rows) {  // the last block has rows that nobody reads, but which are multiplied
+    memset(q + (rows - BLOCK_ROWS) * a.n, 0, BLOCK_ROWS * a.n);
+    memset(scale + (rows - BLOCK_ROWS) * groups, 0, BLOCK_ROWS * groups * sizeof(float));
+    memset(sum + (rows - BLOCK_ROWS) * groups * 2, 0, BLOCK_ROWS * groups * 2 * sizeof(float));
+  }
+  parallel(a.rows, ROUNDED / (a.n + 1) + 1, [&](int64_t begin, int64_t end) {
+    for (int64_t m = begin; m < end; m++) isa->roundRow(a.wide + m * a.n, a.rounded, m);
   });
-  a.rounded = {q, scale, sum, wide, a.n};
 }
 
 // out[m * pitch + r] for rows [begin, end) of w, in f32 or f64 as the activations are, without rounding them.
@@ -181,33 +187,63 @@ void exactRows(const Weights& w, int64_t begin, int64_t end, const E* x, int64_t
   }
 }
 
+// How a product is shared out: `rows` of weights and `stretch` rows of activations a task.
+struct Shares {
+  int64_t rows, stretch;
+};
+// Many rows of activations: small tasks, for threads wait for the last one and cores are not equally fast; but unpacking
+// weights takes as long as multiplying them by UNPACK rows. No task has a single row: its sums would have another order.
+Shares evenShares(int64_t count, int64_t m, bool quick) {
+  constexpr int64_t UNPACK = 20, STEP = 48, MOST = 4;  // whole blocks of rows, and whole tiles of vectors
+  const int64_t strips = (count + TILE_ROWS - 1) / TILE_ROWS;
+  int64_t best = m, least = INT64_MAX;
+  for (int64_t pieces = 1; pieces <= (quick ? MOST : 1); pieces++) {
+    const int64_t stretch = (m + pieces * STEP - 1) / (pieces * STEP) * STEP;
+    if (m > stretch && m % stretch == 1) continue;
+    const int64_t tasks = strips * ((m + stretch - 1) / stretch);
+    const int64_t time = (tasks + threadCount()) * (UNPACK + (stretch < m ? stretch : m));
+    if (time < least) least = time, best = stretch;
+  }
+  return {TILE_ROWS, best};
+}
+// A few are read off at memory's pace, weights in long runs.
+Shares longRuns(int64_t count, int64_t m, int64_t length) {
+  const int64_t fair = (count + 4 * threadCount() - 1) / (4 * threadCount()), few = TASK_VALUES / length + 1;
+  return {((fair > few ? fair : few) + 1) / 2 * 2, m};
+}
+
 // Rows [first, first + count) of w against m rows of activations from `row` on; the result is contiguous, count wide.
 void multiply(const Weights& w, int64_t first, int64_t count, const Activations& a, int64_t row, int64_t m, bool quick,
               const Operand& out, int64_t at) {
-  // A few rows of activations are read off at memory's pace, in long runs; many make a tile of weights work enough.
-  const int64_t fair = (count + 4 * threadCount() - 1) / (4 * threadCount()), few = TASK_VALUES / w.length + 1;
-  const int64_t task = m >= FEW ? TILE_ROWS : ((fair > few ? fair : few) + 1) / 2 * 2;
-  const int64_t tasks = (count + task - 1) / task;
+  const Shares task = m >= FEW ? evenShares(count, m, quick) : longRuns(count, m, w.length);
+  const int64_t stretches = (m + task.stretch - 1) / task.stretch;
   // Results that are not f32 go through a block of floats first.
   const bool direct = out.dtype == F32 || out.dtype == F64;
   float* room = direct ? nullptr : static_cast<float*>(scratch(SCRATCH_Y, m * count * sizeof(float)));
-  parallelTasks(tasks, [&](int64_t begin, int64_t end) {
-    const int64_t from = begin * task, to = end * task < count ? end * task : count;
-    const Weights part = {w.type, w.data + first * w.rowBytes, count, w.rowBytes, w.length};
+  const Weights part = {w.type, w.data + first * w.rowBytes, count, w.rowBytes, w.length};
+  float* y = direct ? out.as<float>() + at : room;
+  auto run = [&](int64_t from, int64_t to, int64_t k, int64_t some) {
     if (out.dtype == F64)
-      return exactRows<double>(part, from, to, reinterpret_cast<const double*>(a.data) + row * a.n, m,
-                               out.as<double>() + at, count);
-    float* y = direct ? out.as<float>() + at : room;
-    if (!quick) return exactRows<float>(part, from, to, a.wide + row * a.n, m, y, count);
-    w.type.product(part.data + from * w.rowBytes, w.rowBytes, to - from, a.rounded.from(row), m, y + from, count);
+      return exactRows<double>(part, from, to, reinterpret_cast<const double*>(a.data) + (row + k) * a.n, some,
+                               out.as<double>() + at + k * count, count);
+    if (!quick) return exactRows<float>(part, from, to, a.wide + (row + k) * a.n, some, y + k * count, count);
+    w.type.product(part.data + from * w.rowBytes, w.rowBytes, to - from, a.rounded.from(row + k), some,
+                   y + k * count + from, count);
+  };
+  parallelTasks((count + task.rows - 1) / task.rows * stretches, [&](int64_t begin, int64_t end) {
+    for (int64_t n = begin; n < end; n++) {
+      const int64_t from = n / stretches * task.rows, k = n % stretches * task.stretch;
+      run(from, from + task.rows < count ? from + task.rows : count, k, m - k < task.stretch ? m - k : task.stretch);
+    }
   });
   if (room) put(room, out, at, m * count);
 }
 
-Activations activationsOf(const Operand& x, int64_t n, bool quick) {
+// `blocks`: rows that products of many read.
+Activations activationsOf(const Operand& x, int64_t n, bool quick, bool blocks) {
   Activations a = {contiguousData(x, SCRATCH_C), n ? x.size() / n : 0, n, nullptr, {}};
   widen(a, x.dtype);
-  if (quick) roundAll(a);
+  if (quick) roundAll(a, blocks && a.rows >= FEW);
   return a;
 }
 
@@ -216,7 +252,7 @@ Status matmul(const Call& c, const void*) {
   if (c.out().size() == 0) return OK;
   const Weights w = weightsOf(c, c.in(1));
   const bool quick = c.params[1] != 0 && x.dtype != F64;
-  const Activations a = activationsOf(x, w.length, quick);
+  const Activations a = activationsOf(x, w.length, quick, w.type.readsBlocks());
   multiply(w, 0, w.rows, a, 0, a.rows, quick, c.out(), 0);
   return OK;
 }
@@ -245,7 +281,7 @@ Status float8Matmul(const Call& c, const void*) {
   const Operand &w = c.in(1), &out = c.out();
   if (out.size() == 0) return OK;
   const int64_t rows = w.shape[0], n = w.shape[1];
-  const Activations a = activationsOf(c.in(0), n, false);
+  const Activations a = activationsOf(c.in(0), n, false, false);
   const char* values = contiguousData(w, SCRATCH_BLOCKS);
   const float* scales = reinterpret_cast<const float*>(contiguousData(c.in(2), SCRATCH_ROWS));
   const bool direct = out.dtype == F32 || out.dtype == F64;
@@ -275,7 +311,7 @@ Status experts(const Call& c, const void*) {
   for (int64_t i = 0, value; status == OK && i < ids.size(); i++) places[i] = placeAt(ids, data, i, count, &value);
   if (status == OK) {
     const bool quick = c.params[1] != 0 && x.dtype != F64;
-    const Activations a = activationsOf(x, w.length, quick);
+    const Activations a = activationsOf(x, w.length, quick, false);
     for (int64_t i = 0; i < ids.size(); i++) {
       const int64_t row = given == 1 ? i / chosen : i;
       if (places[i] >= 0) multiply(w, places[i] * outputs, outputs, a, row, 1, quick, out, i * outputs);

@@ -1,13 +1,7 @@
 // Matrix products: packed panels around a register tile, and paths at memory speed for a few rows and for some.
 // A task packs a block of A for its own cache; panels of B are packed once and shared. Packing absorbs strides and
 // widens 16-bit floats.
-#include "isa.h"
-#if defined(WICK_ISA_AVX512) && __has_include(<amxbf16intrin.h>)
-#define WICK_AMX 1
-#include <cpuid.h>
-#include <sys/syscall.h>
-#include <unistd.h>
-#endif
+#include "amx.h"
 
 namespace {
 #include "runs.h"

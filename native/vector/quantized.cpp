@@ -1,6 +1,6 @@
 // Products with ggml's blocks: whole numbers against whole numbers, scaled chunk by chunk; and blocks back to floats.
 // Compiled once more with -DWICK_DOT where the CPU multiplies and adds four bytes in one instruction.
-#include "isa.h"
+#include "amx.h"
 
 namespace {
 #include "blocks.h"
@@ -246,65 +246,100 @@ WICK_FN I multiplied(I acc, I w, I a) {
 #endif
 }
 
-// A strip of STRIP rows: for every chunk GROUPS vectors of lanes; for every part of a chunk (its halves, where they
-// differ in scale) scales, minima and what the sums start from.
+// A strip of STRIP rows: for every chunk GROUPS vectors of lanes; for every part of a chunk (its halves, where
+// they differ in scale) scales, minima and what the sums start from.
 struct Strip {
   int32_t* lanes;
   float *scale, *minimum;  // no minima: null
   int32_t* start;
-  int parts;
 };
 
-// to[g * STRIP + r] = from[r * GROUPS + g]
-WICK_FN void turned(const int32_t* from, int32_t* to) {
+// to[g * pitch + r] = from[r][g] for COUNT of eight columns.
+template <int COUNT = 8> WICK_FN void turned(const Ints (&from)[LANES], int32_t* to, int64_t pitch) {
+#if defined(WICK_ISA_AVX512)
+  __m512i v[8], t[8];
+#pragma GCC unroll 8
+  for (int i = 0; i < 8; i++)
+    v[i] = _mm512_inserti64x4(_mm512_castsi256_si512((__m256i)from[i]), (__m256i)from[i + 8], 1);
+#pragma GCC unroll 4
+  for (int i = 0; i < 8; i += 2) {
+    t[i] = _mm512_unpacklo_epi32(v[i], v[i + 1]);
+    t[i + 1] = _mm512_unpackhi_epi32(v[i], v[i + 1]);
+  }
+#pragma GCC unroll 4
+  for (int i = 0; i < 4; i++) {
+    const int at = i / 2 * 4 + i % 2;
+    v[at + i % 2] = _mm512_unpacklo_epi64(t[at], t[at + 2]);
+    v[at + i % 2 + 1] = _mm512_unpackhi_epi64(t[at], t[at + 2]);
+  }
+  const __m512i low = _mm512_setr_epi64(0, 1, 8, 9, 4, 5, 12, 13), high = _mm512_setr_epi64(2, 3, 10, 11, 6, 7, 14, 15);
+#pragma GCC unroll 8
+  for (int g = 0; g < COUNT; g++)
+    _mm512_storeu_si512(to + g * pitch, _mm512_permutex2var_epi64(v[g % 4], g < 4 ? low : high, v[g % 4 + 4]));
+#else
   typedef int32_t Four __attribute__((vector_size(16)));
-  for (int r = 0; r < STRIP; r += 4)
-    for (int g = 0; g < GROUPS; g += 4) {
+  for (int r = 0; r < LANES; r += 4)
+    for (int g = 0; g < COUNT; g += 4) {
       Four v[4];
-      for (int i = 0; i < 4; i++) memcpy(&v[i], from + (r + i) * GROUPS + g, 16);
+      for (int i = 0; i < 4; i++) memcpy(&v[i], reinterpret_cast<const int32_t*>(&from[r + i]) + g, 16);
       const Four a = WICK_SHUFFLE(Four, v[0], v[2], 0, 4, 1, 5), b = WICK_SHUFFLE(Four, v[0], v[2], 2, 6, 3, 7);
       const Four c = WICK_SHUFFLE(Four, v[1], v[3], 0, 4, 1, 5), d = WICK_SHUFFLE(Four, v[1], v[3], 2, 6, 3, 7);
       const Four out[4] = {WICK_SHUFFLE(Four, a, c, 0, 4, 1, 5), WICK_SHUFFLE(Four, a, c, 2, 6, 3, 7),
                            WICK_SHUFFLE(Four, b, d, 0, 4, 1, 5), WICK_SHUFFLE(Four, b, d, 2, 6, 3, 7)};
-      for (int i = 0; i < 4; i++) memcpy(to + (g + i) * STRIP + r, &out[i], 16);
+      for (int i = 0; i < 4 && g + i < COUNT; i++) memcpy(to + (g + i) * pitch + r, &out[i], 16);
     }
+#endif
 }
-__attribute__((noinline)) void layOut(const int32_t* rows, int32_t* lanes, int32_t* start, int parts) {
-  turned(rows, lanes);
-  if (!OFFSET) return;
-  for (int p = 0; p < parts; p++)
-    for (int v = 0; v < STRIP; v += LANES) {
-      I sum(0);
-      for (int g = p * GROUPS / parts; g < (p + 1) * GROUPS / parts; g++)
-        sum = multiplied(sum, I::load(lanes + g * STRIP + v), I(OFFSET * 0x01010101u));
-      (I(0) - sum).store(start + p * STRIP + v);
-    }
+// What the sums of a chunk's parts start from, for the offset is part of every product.
+WICK_FN void putStart(const int32_t* lanes, int32_t* start, int parts) {
+  for (int p = 0; p < parts; p++) {
+    I sum(0);
+    for (int g = p * GROUPS / parts; g < (p + 1) * GROUPS / parts; g++)
+      sum = multiplied(sum, I::load(lanes + g * STRIP), I(OFFSET * 0x01010101u));
+    (I(0) - sum).store(start + p * STRIP);
+  }
 }
-
-template <class T> void unpack(const uint8_t* w, int64_t rowBytes, int64_t rows, int64_t n, const Strip& to) {
-  alignas(64) int32_t values[STRIP * GROUPS] = {};
-  for (int64_t b = 0; b < n / (32 * T::chunks); b++) {
-    Scales s[STRIP];
-    if (rows < STRIP) memset(s, 0, sizeof s);
-    for (int64_t r = 0; r < rows; r++) T::template scales<1>(w + r * rowBytes + b * T::bytes, s[r]);
-    for (int c = 0; c < T::chunks; c++) {
-      const int64_t chunk = b * T::chunks + c;
-      for (int64_t r = 0; r < rows; r++) {
-        const Bytes q = T::values(w + r * rowBytes + b * T::bytes, c) - (Bytes)each(T::offset);
-        if constexpr (LANE_VALUES == 4) memcpy(values + r * GROUPS, &q, 32);
-        else {
-          const auto pairs = __builtin_convertvector(q, Raw<int16_t, 32>);
-          memcpy(values + r * GROUPS, &pairs, 64);
-        }
+// LANES rows of BLOCKS blocks, up to eight chunks, from chunk number `chunk` and row `at` of the strip on; those behind
+// the last of `rows` are zero.
+template <class T, int BLOCKS>
+__attribute__((noinline)) void unpackBatch(const uint8_t* w, int64_t rowBytes, int64_t rows, const Strip& to,
+                                           int64_t chunk, int64_t at) {
+  constexpr int COUNT = BLOCKS * T::chunks, PARTS = T::halves ? 2 : 1;
+  Scales s[LANES];
+  if (rows < LANES) memset(s, 0, sizeof s);
+  for (int64_t r = 0; r < rows; r++) T::template scales<BLOCKS>(w + r * rowBytes, s[r]);
+  for (int p = 0; p < PARTS; p++) {
+    const int64_t place = (chunk * PARTS + p) * STRIP + at, pitch = PARTS * STRIP;
+    Ints d[LANES], m[LANES];
+    for (int r = 0; r < LANES; r++) d[r] = (Ints)s[r].d[p], m[r] = (Ints)s[r].m[p];
+    turned<COUNT>(d, reinterpret_cast<int32_t*>(to.scale) + place, pitch);
+    if (T::minima) turned<COUNT>(m, reinterpret_cast<int32_t*>(to.minimum) + place, pitch);
+  }
+  for (int c = 0; c < COUNT; c++, chunk++) {
+    Ints values[GROUPS / 8][LANES] = {};
+    for (int64_t r = 0; r < rows; r++) {
+      const Bytes q = T::values(w + r * rowBytes + c / T::chunks * T::bytes, c % T::chunks) - (Bytes)each(T::offset);
+      if constexpr (LANE_VALUES == 4) values[0][r] = (Ints)q;
+      else {
+        const auto pairs = __builtin_convertvector(q, Raw<int16_t, 32>);
+        for (int h = 0; h < GROUPS / 8; h++) memcpy(&values[h][r], reinterpret_cast<const char*>(&pairs) + 32 * h, 32);
       }
-      const int64_t at = chunk * to.parts * STRIP;
-      layOut(values, to.lanes + chunk * GROUPS * STRIP, to.start + at, to.parts);
-      for (int p = 0; p < to.parts; p++)
-        for (int r = 0; r < STRIP; r++) {
-          to.scale[at + p * STRIP + r] = s[r].d[p][c];
-          if (T::minima) to.minimum[at + p * STRIP + r] = s[r].m[p][c];
-        }
     }
+    int32_t* lanes = to.lanes + chunk * GROUPS * STRIP + at;
+    for (int h = 0; h < GROUPS / 8; h++) turned(values[h], lanes + 8 * h * STRIP, STRIP);
+    if (OFFSET) putStart(lanes, to.start + chunk * PARTS * STRIP + at, PARTS);
+  }
+}
+template <class T> void unpack(const uint8_t* w, int64_t rowBytes, int64_t rows, int64_t n, const Strip& to) {
+  constexpr int BLOCKS = 8 / T::chunks;
+  const int64_t chunks = n / 32;
+  for (int64_t at = 0; at < STRIP; at += LANES, w += LANES * rowBytes, rows -= LANES) {
+    const int64_t some = rows < 0 ? 0 : rows < LANES ? rows : LANES;
+    const uint8_t* from = w;
+    int64_t c = 0;
+    for (; c + 8 <= chunks; c += 8, from += BLOCKS * T::bytes) unpackBatch<T, BLOCKS>(from, rowBytes, some, to, c, at);
+    if constexpr (BLOCKS > 1)
+      for (; c < chunks; c += T::chunks, from += T::bytes) unpackBatch<T, 1>(from, rowBytes, some, to, c, at);
   }
 }
 
@@ -363,9 +398,101 @@ __attribute__((noinline)) void tiles(const Strip& w, const Rounded& a, int64_t m
   for (; k < m; k++) tile<1, PARTS>(w, a.from(k), rows, out + k * pitch, pitch);
 }
 
+#if defined(WICK_AMX) && defined(__AVX512VNNI__)
+// ---- the same on matrix tiles: 16 rows of weights against 16 rows of activations ----
+// For formats whose chunks have one scale: half a chunk leaves tiles less to do than vectors have to scale.
+static_assert(LANES == TILE && LANE_VALUES == 4 && wick::BLOCK_ROWS == TILE, "a tile's row holds fours of 16 rows");
+
+// Scales the whole products of a chunk and adds them to the results of a block of activations.
+WICK_FN void addScaled(const Strip& w, const Rounded& a, int64_t chunk, const int32_t* sums, F (&acc)[TILE]) {
+  const float* by = a.scale + chunk * TILE;
+  const F scale = F::load(w.scale + chunk * STRIP);
+#pragma GCC unroll 16
+  for (int u = 0; u < TILE; u++) {
+    const F product(__builtin_convertvector(I::load(sums + u * TILE).r, F::R));
+    acc[u] = mad(product * scale, F(by[u]), acc[u]);
+  }
+  if (!w.minimum) return;
+  const float* sum = a.sum + chunk * TILE;
+  alignas(64) float taken[TILE];
+  (-F::load(sum) - F::load(sum + a.n / 32 * TILE)).store(taken);
+  const F minimum = F::load(w.minimum + chunk * STRIP);
+#pragma GCC unroll 16
+  for (int u = 0; u < TILE; u++) acc[u] = mad(minimum, F(taken[u]), acc[u]);
+}
+// Tile T gets the whole products of a chunk; its sums go to memory, whence vectors take them.
+#define WICK_MULTIPLY(T, chunk)                                                       \
+  _tile_zero(T);                                                                      \
+  _tile_loadd(4, a.q + (chunk)*32 * TILE, 32);                                        \
+  _tile_loadd(6, w.lanes + (chunk)*GROUPS * STRIP, STRIP * (int64_t)sizeof(int32_t)); \
+  _tile_dpbssd(T, 4, 6);
+#define WICK_KEEP(T) _tile_stored(T, sums[T], TILE*(int64_t)sizeof(int32_t));
+#define WICK_ADD(T, chunk) written(sums), addScaled(w, a, chunk, sums[T], acc);
+// In three stages, for a tile's sums can be read only some time after they were stored: while chunk c + 1 is multiplied,
+// c is stored and the one before it is scaled. The result's lines are asked for first: stores that wait for theirs would
+// hold up those of sums.
+WICK_TILES void tileBlock(const Strip& w, const Rounded& a, int64_t m, int64_t rows, float* out, int64_t pitch) {
+  alignas(64) int32_t sums[2][TILE * TILE];
+  const int64_t chunks = a.n / 32;
+  written(w.lanes);
+  for (int64_t u = 0; u < m; u++) __builtin_prefetch(out + u * pitch, 1);
+  F acc[TILE];
+#pragma GCC unroll 16
+  for (int u = 0; u < TILE; u++) acc[u] = F(0.f);
+  WICK_MULTIPLY(0, 0)
+  WICK_KEEP(0)
+  int64_t c = 1;
+  if (chunks > 1) {
+    WICK_MULTIPLY(1, 1)
+    for (; c + 2 < chunks; c += 2) {
+      WICK_MULTIPLY(0, c + 1)
+      WICK_KEEP(1)
+      WICK_ADD(0, c - 1)
+      WICK_MULTIPLY(1, c + 2)
+      WICK_KEEP(0)
+      WICK_ADD(1, c)
+    }
+    WICK_KEEP(1)
+    WICK_ADD(0, c - 1)
+    if (c + 1 < chunks) {
+      WICK_MULTIPLY(0, c + 1)
+      WICK_KEEP(0)
+    }
+    WICK_ADD(1, c)
+  }
+  if (chunks % 2) WICK_ADD(0, chunks - 1)
+  if (m == TILE && rows == TILE) {
+#pragma GCC unroll 16
+    for (int u = 0; u < TILE; u++) acc[u].store(out + u * pitch);
+    return;
+  }
+  alignas(64) float lines[TILE][TILE];
+#pragma GCC unroll 16
+  for (int u = 0; u < TILE; u++) acc[u].store(lines[u]);
+  for (int64_t u = 0; u < m; u++) memcpy(out + u * pitch, lines[u], rows * sizeof(float));
+}
+#undef WICK_MULTIPLY
+#undef WICK_KEEP
+#undef WICK_ADD
+void onTiles(const Strip& w, const Rounded& a, int64_t m, int64_t rows, float* out, int64_t pitch) {
+  beginTiles(32);
+  for (int64_t k = 0; k < m; k += TILE)
+    for (int64_t r = 0; r < rows; r += TILE) {
+      const Strip part = {w.lanes + r, w.scale + r, w.minimum ? w.minimum + r : nullptr, nullptr};
+      tileBlock(part, a.from(k), m - k < TILE ? m - k : TILE, rows - r < TILE ? rows - r : TILE, out + k * pitch + r,
+                pitch);
+    }
+  endTiles();
+}
+template <class T> bool readsBlocks() { return !T::halves && hasTiles(); }
+#else
+template <class T> bool readsBlocks() { return false; }
+void onTiles(const Strip&, const Rounded&, int64_t, int64_t, float*, int64_t) {}
+#endif
+
 template <class T>
 void product(const uint8_t* w, int64_t rowBytes, int64_t rows, const Rounded& a, int64_t m, float* out, int64_t pitch) {
-  if (m == 1) {
+  if (m == 1 && !a.blocks) {
     int64_t r = 0;
     for (; r + 8 <= rows; r += 8) {
       Floats parts[8];
@@ -376,15 +503,16 @@ void product(const uint8_t* w, int64_t rowBytes, int64_t rows, const Rounded& a,
     for (; r < rows; r++) out[r] = sumOf(dots<T>(w + r * rowBytes, a));
     return;
   }
-  const int parts = T::halves ? 2 : 1;
+  constexpr int parts = T::halves ? 2 : 1;
   const size_t lanes = a.n / LANE_VALUES * STRIP, scales = a.n / 32 * parts * STRIP;
   int32_t* room = static_cast<int32_t*>(scratch(wick::SCRATCH_A, (lanes + 3 * scales) * sizeof(int32_t)));
   float* scale = reinterpret_cast<float*>(room + lanes);
-  const Strip strip = {room, scale, T::minima ? scale + scales : nullptr, room + lanes + 2 * scales, parts};
+  const Strip strip = {room, scale, T::minima ? scale + scales : nullptr, room + lanes + 2 * scales};
   for (int64_t r = 0; r < rows; r += STRIP) {
     const int64_t count = rows - r < STRIP ? rows - r : STRIP;
     unpack<T>(w + r * rowBytes, rowBytes, count, a.n, strip);
-    tiles<T::halves ? 2 : 1>(strip, a, m, count, out + r, pitch);
+    if (a.blocks) onTiles(strip, a, m, count, out + r, pitch);
+    else tiles<parts>(strip, a, m, count, out + r, pitch);
   }
 }
 
@@ -404,10 +532,14 @@ template <class T> void decode(const uint8_t* w, float* y, int64_t blocks) {
   }
 }
 
-void roundRow(const float* x, int64_t n, int8_t* q, float* scale, float* sum, int16_t* wide) {
-  for (int64_t g = 0; g < n; g += 32) {
+void roundRow(const float* x, const Rounded& to, int64_t row) {
+  const int64_t chunks = to.n / 32, step = to.blocks ? wick::BLOCK_ROWS : 1, within = row % step;
+  const Rounded block = to.from(row - within);
+  int8_t* q = const_cast<int8_t*>(block.q) + within * 32;
+  float *scale = const_cast<float*>(block.scale) + within, *sum = const_cast<float*>(block.sum) + within;
+  for (int64_t c = 0; c < chunks; c++, x += 32, q += step * 32, scale += step, sum += step) {
     uint32_t bits[32], largest = 0;
-    memcpy(bits, x + g, sizeof bits);
+    memcpy(bits, x, sizeof bits);
     for (int j = 0; j < 32; j++) {
       const uint32_t magnitude = bits[j] & 0x7fffffffu;
       largest = magnitude > largest ? magnitude : largest;
@@ -416,23 +548,25 @@ void roundRow(const float* x, int64_t n, int8_t* q, float* scale, float* sum, in
     memcpy(&most, &largest, 4);
     const bool finite = largest < 0x7f800000u;
     const float inverse = finite && largest > 0 ? 127 / most : 0;
-    scale[g / 32] = finite ? most / 127 : __builtin_nanf("");
+    *scale = finite ? most / 127 : __builtin_nanf("");
     int32_t whole[32];
-    for (int j = 0; j < 32; j++) whole[j] = (int32_t)__builtin_rintf(finite ? x[g + j] * inverse : 0);
+    for (int j = 0; j < 32; j++) whole[j] = (int32_t)__builtin_rintf(finite ? x[j] * inverse : 0);
     for (int h = 0; h < 2; h++) {
       int32_t all = 0;
       for (int j = 0; j < 16; j++) all += whole[16 * h + j];
-      sum[g / 32 + h * (n / 32)] = scale[g / 32] * (float)all;
+      sum[h * chunks * step] = *scale * (float)all;
     }
-    for (int j = 0; j < 32; j++) q[g + j] = (int8_t)whole[j];
+    for (int j = 0; j < 32; j++) q[j] = (int8_t)whole[j];
+    if (to.blocks) continue;
+    int16_t* wide = const_cast<int16_t*>(block.wide);
     if (LANE_VALUES == 2)
-      for (int j = 0; j < 32; j++) wide[g + j] = (int16_t)whole[j];
+      for (int j = 0; j < 32; j++) wide[32 * c + j] = (int16_t)whole[j];
     else
-      for (int j = 0; j < 32; j++) reinterpret_cast<uint8_t*>(wide)[g + j] = (uint8_t)(whole[j] + OFFSET);
+      for (int j = 0; j < 32; j++) reinterpret_cast<uint8_t*>(wide)[32 * c + j] = (uint8_t)(whole[j] + OFFSET);
   }
 }
 
-template <class T> const BlockKernels KERNELS = {32 * T::chunks, T::bytes, decode<T>, product<T>};
+template <class T> const BlockKernels KERNELS = {32 * T::chunks, T::bytes, readsBlocks<T>, decode<T>, product<T>};
 template <class... T> void fill(wick::BlockTable& table) { ((table[T::id] = &KERNELS<T>), ...); }
 
 }  // namespace

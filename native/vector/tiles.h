@@ -2,21 +2,9 @@
 // of 16 sums. The instruction takes what is below the normal floats for zero, so products that could meet such a number
 // are left to the vectors. Included by matmul.cpp.
 
-constexpr int TILE = 16, TILE_DEPTH = 32;                          // rows or columns; values along k
+constexpr int TILE_DEPTH = 32;                                     // values along k
 constexpr int64_t PANEL = 2 * TILE, STEP_BYTES = 2 * 1024;         // a panel is two tiles wide
 constexpr int64_t PACKED_BYTES = 64 << 20, SHARE_BYTES = 1 << 20;  // of A; of a task's columns of B
-
-// Whether the CPU has tiles and the system lets this process use them.
-bool hasTiles() {
-  static const bool here = [] {
-    unsigned a, b, c, d;
-    constexpr unsigned NEEDED = 1u << 22 | 1u << 24;  // products of bfloat16, tiles
-    constexpr long REQUEST = 0x1023, TILE_DATA = 18;  // arch_prctl's ARCH_REQ_XCOMP_PERM
-    if (!__get_cpuid_count(7, 0, &a, &b, &c, &d) || (d & NEEDED) != NEEDED) return false;
-    return syscall(SYS_arch_prctl, REQUEST, TILE_DATA) == 0;
-  }();
-  return here;
-}
 
 // The smallest magnitude that is not zero.
 struct Smallest {
@@ -117,21 +105,6 @@ void packTiles(const bfloat* from, int64_t across, int64_t along, int64_t count,
   }
 }
 
-// All eight tiles have 16 rows of 64 bytes.
-struct alignas(64) TileShapes {
-  uint8_t palette = 1, start = 0, reserved[14] = {};
-  uint16_t bytes[16] = {64, 64, 64, 64, 64, 64, 64, 64};
-  uint8_t rows[16] = {TILE, TILE, TILE, TILE, TILE, TILE, TILE, TILE};
-};
-#define WICK_TILES __attribute__((noinline, target("amx-tile,amx-bf16")))
-// Compilers' headers do not say what memory these instructions read: what was written before must be there.
-WICK_FN void written(const void* p) { asm volatile("" ::"r"(p) : "memory"); }
-WICK_TILES void beginTiles() {
-  const TileShapes shapes;
-  written(&shapes);
-  _tile_loadconfig(&shapes);
-}
-WICK_TILES void endTiles() { _tile_release(); }
 // sums[32][32] = a panel of A times one of B.
 WICK_TILES void multiplyPanels(int64_t steps, const char* a, const char* b, float* sums) {
   written(a);
@@ -179,7 +152,7 @@ bool rowsOnTiles(const Product& p, int64_t i0, int64_t m) {
   parallelTasks((p.n + columns - 1) / columns, [&](int64_t begin, int64_t end) {
     char* group = static_cast<char*>(scratch(wick::SCRATCH_A, columns / PANEL * bytes));
     alignas(64) float sums[PANEL * PANEL];
-    beginTiles();
+    beginTiles(64);
     for (int64_t g = begin; g < end; g++) {
       const int64_t j0 = g * columns, n = least(p.n - j0, columns);
       Smallest seen;
