@@ -1,5 +1,5 @@
-// Recorded steps of a few sequences, whose attention is one launch over pages and whose residuals a library may add:
-// each against what is known to be right.
+// Recorded steps of a few sequences: products with several vectors, attention over pages in one launch, residuals that a
+// library may add, each against what is known to be right.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { gpuOf } from '../src/backends/generation.js';
@@ -43,13 +43,59 @@ for (const { name, device, missing } of testDevices('sim:32'))
     /** Numbers as the dtype has them. */
     const held = (t: Tensor): Float32Array => t.cast('f32').dataSync() as Float32Array;
 
-    /** Heads, those of keys, their size; matrix units take up to eight of 64 or 128 numbers to a key, four of 256. */
+    for (const [vectors, rows, k] of [
+      [2, 40, 64],
+      [7, 33, 2088],
+      [8, 16, 512],
+      [3, 20, 5120],
+    ])
+      test(`${vectors} vectors with ${rows} rows of ${k} ${dtype} on ${name}: norm, bias, residual, gate`, {
+        skip,
+      }, () => {
+        const steps = gpuOf(on.backend, 'decoding').decodeSteps(dtype, vectors);
+        const x = put(make(vectors * k), [vectors, k]);
+        const weight = put(make(2 * rows * k), [2 * rows, k]);
+        const [bias, residual] = [put(make(rows)), put(make(vectors * rows), [vectors, rows])];
+        const out = put(new Float32Array(vectors * rows), [vectors, rows]);
+        const [xs, ws, bs, rs] = [x, weight, bias, residual].map(held);
+        assert.ok(steps.takes(weight));
+        for (const scale of [undefined, put(make(k)), put(make(k), [k], 'f32')]) {
+          const ns = scale && held(scale);
+          const factor = (v: number): number =>
+            ns ? 1 / Math.sqrt(xs.subarray(v * k, v * k + k).reduce((a, e) => a + e * e, 0) / k + 1e-5) : 1;
+          // A norm's weight is multiplied in before the product, and that is rounded to the dtype.
+          const given = ns ? held(put(xs.map((e, i) => Math.fround(e * ns[i % k])))) : xs;
+          const sum = (v: number, row: number): number => {
+            let added = 0;
+            for (let i = 0; i < k; i++) added += given[v * k + i] * ws[row * k + i];
+            return added * factor(v);
+          };
+          const close = (want: (v: number, row: number) => number): void =>
+            held(out).forEach((got, i) => {
+              const wanted = want(Math.floor(i / rows), i % rows);
+              const most = KEPT[dtype] * Math.abs(wanted) + 1e-3;
+              assert.ok(Math.abs(got - wanted) <= most, `${i}: ${got} instead of ${wanted}, within ${most}`);
+            });
+          const by = { x, out, ...(scale && { norm: { weight: scale, eps: 1e-5 } }) };
+          steps.product({ ...by, weight: weight.narrow(0, 0, rows), bias, residual });
+          close((v, r) => sum(v, r) + bs[r] + rs[v * rows + r]);
+          steps.gate({ ...by, weight, activation: 'silu' });
+          close((v, r) => (sum(v, r) / (1 + Math.exp(-sum(v, r)))) * sum(v, rows + r));
+        }
+      });
+
+    const many = 3 * (device?.backend.gpu?.context.device.info.multiprocessors ?? 1);
+    /**
+     * Heads, those of keys, their size; matrix units take up to eight of 64 or 128 numbers to a key, four of 256. Heads
+     * of keys may be so many that a device has rounds of blocks.
+     */
     const SHAPES = [
       [4, 2, 64],
       [12, 1, 64],
       [8, 2, 128],
       [3, 1, 256],
       [8, 1, 104],
+      [many, many, 64],
     ] as const;
     for (const [heads, kvHeads, dim] of SHAPES)
       test(`attention of three sequences over pages of ${dtype}, ${heads} heads of ${dim} to ${kvHeads}, on ${name}`, {

@@ -36,6 +36,7 @@ test('structs are as large, and stand where, the C++ compiler has them', {
     'Choice',
     'Conv',
     'Drawing',
+    'FewProduct',
     'Grouped',
     'NewLatent',
     'NewToken',

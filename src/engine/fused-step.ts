@@ -1,11 +1,13 @@
-// One token through a decoder in few launches: products take norms, biases, gates and residuals along, attention takes
-// norms of queries and keys, the rope and the cache, and a mixture reads its chosen experts alone. Which launches a
-// layer has follows from its features.
+// One token, or one of each of a few sequences, through a decoder in few launches: products take norms, biases, gates
+// and residuals along, attention takes norms of queries and keys, the rope and the cache, and a mixture reads its chosen
+// experts alone. Which launches a layer has follows from its features.
 import type { DecodeSteps, NewToken, Product } from '../backends/gpu/decode.js';
 import type { Choice } from '../backends/gpu/decode-experts.js';
 import {
   choiceFits,
+  decodes,
   type DecodeType,
+  gpuOf,
   isGate,
   LATENT_PARTS,
   latentFits,
@@ -130,9 +132,10 @@ export class FusedStep {
   readonly #wide = new Map<Tensor, Tensor>();
   readonly #embedFactor: number;
 
-  /** Whether this step computes what the model's own ops do. */
-  static serves(model: CausalLM): boolean {
+  /** Whether this step computes what the model's own ops do, for so many sequences. */
+  static serves(model: CausalLM, sequences = 1): boolean {
     const f = model.config;
+    if (sequences > 1 && !FusedStep.#servesFew(model, sequences)) return false;
     // Ranks add up their branches between the launches that this step joins.
     // Its attention reads keys and values of the model's dtype.
     if (!featuresFit(f) || model.shard || model.cacheType) return false;
@@ -166,7 +169,21 @@ export class FusedStep {
     return layers && whole && embedded && fits(model.head, true);
   }
 
-  /** For so many tokens at most. */
+  /** Several sequences: experts are chosen for one alone, and no norm follows a branch. */
+  static #servesFew(model: CausalLM, sequences: number): boolean {
+    const linears = model.blocks.flatMap((b) => {
+      const [{ qkv, out }, { gateUp, down }] = [b.mixer as AttentionMixer, b.mlp as Dense];
+      return b.afterMixer || b.afterMlp ? [] : [qkv, out, gateUp, down];
+    });
+    const plain = model.config.layers.every(({ mixer, mlp }) => mixer.kind === 'attention' && mlp.kind === 'dense');
+    const { device, dtype } = model;
+    if (!decodes(device.backend, dtype)) return false;
+    const steps = gpuOf(device.backend, 'decoding by graph').decodeSteps(dtype, sequences);
+    const fits = ({ weight: w }: AnyLinear): boolean => w instanceof Tensor && steps.takes(w);
+    return plain && linears.length > 0 && [...linears, model.head].every(fits);
+  }
+
+  /** For so many tokens of each sequence at most. */
   constructor(model: CausalLM, steps: DecodeSteps, capacity: number) {
     this.#model = model;
     this.#steps = steps;
@@ -189,20 +206,21 @@ export class FusedStep {
       m.kind === 'experts' ? m.chosen * m.inner + (m.shared?.inner ?? 0) : m.kind === 'dense' ? m.inner : 0;
     const experts = ({ mlp: m }: Features['layers'][number]): number => (m.kind === 'experts' ? m.count : 1);
     const room = (shape: number[], dtype = model.dtype): Tensor => keep(Tensor.empty(shape, dtype, model.device));
+    const n = steps.sequences;
     this.#v = {
-      x: room([hiddenSize]),
-      h: room([hiddenSize]),
+      x: room([n * hiddenSize]),
+      h: room([n * hiddenSize]),
       branch: room([hiddenSize]),
-      qkv: room([size.qkv]),
-      y: room([1, heads, 1, size.out]),
+      qkv: room([n * size.qkv]),
+      y: room([n, heads, 1, size.out]),
       lifted: room([size.lifted]),
       queries: room([size.queries]),
       tops: room([LATENT_PARTS * heads], 'f32'),
       sums: room([LATENT_PARTS * heads], 'f32'),
-      gated: room([Math.max(...layers.map(inner))]),
+      gated: room([n * Math.max(...layers.map(inner))]),
       scores: room([Math.max(...layers.map(experts))], 'f32'),
       partial: room([size.partial], 'f32'),
-      arrived: keep(zeros([heads], { dtype: 'i32', device: model.device })),
+      arrived: keep(zeros([n * heads], { dtype: 'i32', device: model.device })),
     };
     for (const { mixer, mlp } of model.blocks) {
       const norms =
@@ -240,9 +258,11 @@ export class FusedStep {
   #embed(state: Tensor): void {
     const { embed } = this.#model;
     const { x } = this.#v;
-    if (!(embed.weight instanceof QTensor)) return this.#steps.embed(embed.weight, state, x, this.#embedFactor);
-    const row = embed.forward(state.narrow(0, 0, 1)).reshape([-1]);
-    x.assign(this.#embedFactor === 1 ? row : row.mul(this.#embedFactor));
+    const { sequences } = this.#steps;
+    if (sequences === 1 && !(embed.weight instanceof QTensor))
+      return this.#steps.embed(embed.weight, state, x, this.#embedFactor);
+    const rows = embed.forward(state.narrow(0, 0, sequences)).reshape([-1]);
+    x.assign(this.#embedFactor === 1 ? rows : rows.mul(this.#embedFactor));
   }
   /** out = residual + the branch, through a norm where there is one after it. */
   #add(after: Norm | undefined, residual: Tensor, out: Tensor, run: (to: Target) => void): void {
@@ -256,7 +276,8 @@ export class FusedStep {
   #dense({ feature, gateUp, down }: Dense, before: Norm | undefined, to: Target): void {
     const { h, gated } = this.#v;
     const [w] = gateUp.weight instanceof QTensor ? gateUp.weight.parts : [{ blocks: gateUp.weight, type: undefined }];
-    const out = feature.inner === gated.size ? gated : gated.narrow(0, 0, feature.inner);
+    const used = this.#steps.sequences * feature.inner;
+    const out = used === gated.size ? gated : gated.narrow(0, 0, used);
     const { activation } = feature;
     this.#steps.gate({ x: h, weight: w.blocks, type: w.type, out, norm: normed(before), activation });
     this.#product(down, { x: out, ...to });
@@ -304,7 +325,7 @@ export class FusedStep {
       ...{ keyUp: a.keyUp, valueUp: a.valueUp, lifted, partial, tops, sums, out: y },
     });
   }
-  /** One token; the largest logit is remembered in `best` where it is given. */
+  /** One token of each sequence; the largest logit is remembered in `best` where it is given. */
   run({ state, logits, kept }: StepBuffers, best: Tensor | undefined, tables: (rope: RopeFeature) => RopeTable): void {
     const { x, h, y } = this.#v;
     const m = this.#model;

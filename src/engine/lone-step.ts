@@ -1,4 +1,4 @@
-// A recorded step of one sequence alone, over pages: five launches a layer instead of some fifteen.
+// A recorded step of one sequence alone, or of a few, over pages: five launches a layer instead of some fifteen.
 import { gpuOf } from '../backends/generation.js';
 import type { CausalLM } from '../models/index.js';
 import { keep } from '../tensor/scope.js';
@@ -20,21 +20,21 @@ export class LoneStep {
   readonly #logits: Tensor;
 
   /** Pages must be powers of two: rows are found by shifting. */
-  static serves(model: CausalLM, pageTokens: number): boolean {
+  static serves(model: CausalLM, pageTokens: number, sequences: number): boolean {
     // Latents are read where they lie one after another.
     const inPages = model.config.layers.every(({ mixer: m }) => m.kind === 'attention');
     const whole = Number.isInteger(Math.log2(pageTokens));
-    return inPages && whole && GraphDecoder.serves(model) && FusedStep.serves(model);
+    return inPages && whole && GraphDecoder.serves(model) && FusedStep.serves(model, sequences);
   }
-  constructor(model: CausalLM, layers: readonly LayerPages[], options: LoneOptions) {
+  constructor(model: CausalLM, layers: readonly LayerPages[], options: LoneOptions, sequences: number) {
     this.#model = model;
     this.#layers = layers;
     this.#o = options;
-    const steps = gpuOf(model.device.backend, 'decoding by graph').decodeSteps(model.dtype);
+    const steps = gpuOf(model.device.backend, 'decoding by graph').decodeSteps(model.dtype, sequences);
     this.#fused = new FusedStep(model, steps, options.contextTokens);
-    this.#logits = keep(Tensor.empty([1, model.config.vocabSize], model.dtype, model.device));
+    this.#logits = keep(Tensor.empty([sequences, model.config.vocabSize], model.dtype, model.device));
   }
-  /** The row of logits after the token that `state` names; it is there until the next step. */
+  /** Rows of logits after the tokens that `state` names; they are there until the next step. */
   run(tables: Tensor, state: Tensor): Tensor {
     const { pageTokens, contextTokens } = this.#o;
     const paged = { table: tables, pageTokens, room: contextTokens };

@@ -79,8 +79,8 @@ export class PagedExecutor implements Executor {
   readonly #draws: DeviceDraws | undefined;
   /** Rows of the step that was enqueued last, by sequence. */
   #last = new Map<Sequence, number>();
-  /** One sequence alone, in few launches, where the model's features allow it; made when it is first asked for. */
-  #lone: LoneStep | 'none' | undefined;
+  /** One sequence alone, or a few, in few launches, where the model's features allow it: by their number. */
+  readonly #few = new Map<number, LoneStep | undefined>();
   /** Attention of recorded steps in one launch, where the device has it. */
   #whole: WholeAttention | undefined;
   /** Layers that are read by the places of one sequence, or remember columns of one. */
@@ -126,22 +126,24 @@ export class PagedExecutor implements Executor {
   #recordedRows(ids: Tensor, layout: PagedLayout, state: Tensor): Tensor {
     const n = layout.slots.size;
     const whole = this.#whole?.of(layout.runs[0].tables, state);
-    const alone = n === 1 ? this.#loneStep()?.run(layout.runs[0].tables, state) : undefined;
-    return alone ?? this.#answers(this.#hidden(ids, layout, whole), n);
+    const few = this.#fewStep(n)?.run(layout.runs[0].tables, state);
+    return few ?? this.#answers(this.#hidden(ids, layout, whole), n);
   }
   /** The same of a step with prompts, which come after the sequences that write. */
   #promptRows(ids: Tensor, layout: PagedLayout, chosen: Tensor, writing?: Writing): Tensor {
     const whole = writing && this.#whole?.of(writing.tables, writing.state);
     return this.#answers(this.#hidden(ids, layout, whole).indexSelect(1, chosen), chosen.size);
   }
-  #loneStep(): LoneStep | undefined {
+  #fewStep(sequences: number): LoneStep | undefined {
+    if (this.#few.has(sequences)) return this.#few.get(sequences);
     const [model, layers] = [this.#model, this.#layers as LayerPages[]];
-    const serves = (): boolean =>
+    const serves =
       this.#draws !== undefined &&
       layers.every((l) => l?.[0].dtype === model.dtype) &&
-      LoneStep.serves(model, this.#o.pageTokens);
-    this.#lone ??= serves() ? new LoneStep(model, layers, this.#o) : 'none';
-    return this.#lone === 'none' ? undefined : this.#lone;
+      LoneStep.serves(model, this.#o.pageTokens, sequences);
+    const made = serves ? new LoneStep(model, layers, this.#o, sequences) : undefined;
+    this.#few.set(sequences, made);
+    return made;
   }
   #dropRecorded(): void {
     this.#recorder.drop();
@@ -154,8 +156,8 @@ export class PagedExecutor implements Executor {
     this.#whole = WholeAttention.serves(this.#model, this.#layers, this.#o)
       ? new WholeAttention(this.#model, this.#layers, { ...this.#o, sequences: bucketOf(drawing || maxRecorded) })
       : undefined;
-    if (this.#lone !== 'none') this.#lone?.dispose();
-    this.#lone = undefined;
+    for (const step of this.#few.values()) step?.dispose();
+    this.#few.clear();
   }
   changed(): boolean {
     const now = [...this.#model.stateDict().values()].map(({ memory, storage }) => ({ memory, at: storage.version }));
@@ -164,7 +166,7 @@ export class PagedExecutor implements Executor {
     const moved = now.length !== before.length || now.some(({ memory }, i) => memory !== before[i].memory);
     const changed = moved || now.some(({ at }, i) => at !== before[i].at);
     // Steps in few launches have norms of their own beside the model's.
-    if (moved || (changed && (this.#lone instanceof LoneStep || this.#whole?.hasNorms))) {
+    if (moved || (changed && ([...this.#few.values()].some(Boolean) || this.#whole?.hasNorms))) {
       this.#dropRecorded();
       this.#forgetLaunches();
     }

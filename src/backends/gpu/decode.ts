@@ -10,6 +10,7 @@ import { DECODE_TYPES, type DecodeType, gateNumber } from '../generation.js';
 import { together } from './attention-kernels.js';
 import type { GpuContext } from './context.js';
 import { type Chosen, gateLaunch, type Router, routerLaunch, sumLaunch } from './decode-experts.js';
+import { fewLaunch, fewSuits } from './decode-few.js';
 import { latentLaunches, type NewLatent } from './decode-latent.js';
 import { type Draw, type DrawBuffers, drawLaunches } from './decode-sample.js';
 import { BLOCK, DECODE_THREADS, NORMS, normName, normType, rowThreads, TILE, wanted } from './decode-tiles.js';
@@ -172,18 +173,26 @@ const newToken = DECODE_ATTENTION.declare({
 const hasTiles = ({ arch }: { readonly arch: string }): boolean => hasMatrixUnits({ arch }) && !arch.startsWith('gfx');
 /** Query heads of 16 bits that share a key, all at once through matrix units: eight at most, four of 256 numbers. */
 const unitHeads = (dim: number): number => (dim > 128 ? 4 : 8);
-/** Waves of a block: fewer where many sequences have blocks of their own. */
-const UNIT_WAVES = { whole: 8, paged: 4 } as const;
-/** Blocks on a multiprocessor: eight waves have the registers that they want. */
-const unitsBeside = (cache: keyof typeof UNIT_WAVES): number => 8 / UNIT_WAVES[cache];
+/**
+ * Waves of a block, and blocks on a multiprocessor: eight waves have the registers that they want, twelve do with fewer
+ * and keep more keys under way. Those of pages have fewer waves: many sequences have blocks of their own.
+ */
+const UNITS = {
+  whole: { waves: 8, beside: 1 },
+  paged: { waves: 4, beside: 2 },
+  many: { waves: 4, beside: 3 },
+} as const;
+/** Rounds of blocks from which on the last one, which has fewer, matters little. */
+const MANY_ROUNDS = 3;
 const byUnits = DECODE_ATTENTION.declare({
-  each: { dtype: ['f16', 'bf16'], dim: DIMS, cache: ['whole', 'paged'] },
-  symbol: ({ dtype, dim, cache }) => `decode_attention_units_${cache === 'paged' ? 'paged_' : ''}${dtype}_${dim}`,
-  body: ({ dtype, dim, cache }) => ({
-    threads: 32 * UNIT_WAVES[cache],
-    beside: unitsBeside(cache),
+  each: { dtype: ['f16', 'bf16'], dim: DIMS, form: ['whole', 'paged', 'many'] },
+  only: ({ dim, form }) => form !== 'many' || dim <= 128,
+  symbol: ({ dtype, dim, form }) => `decode_attention_units_${form === 'whole' ? '' : `${form}_`}${dtype}_${dim}`,
+  body: ({ dtype, dim, form }) => ({
+    threads: 32 * UNITS[form].waves,
+    beside: UNITS[form].beside,
     params: { p: NEW_TOKEN },
-    call: `decode_attention_units<${CTYPE[dtype]}, ${dim}, ${UNIT_WAVES[cache]}, ${cache === 'paged'}>`,
+    call: `decode_attention_units<${CTYPE[dtype]}, ${dim}, ${UNITS[form].waves}, ${form !== 'whole'}>`,
   }),
   launchedOn: (_, arch) => hasTiles({ arch }),
 });
@@ -256,7 +265,7 @@ export class DecodeSteps {
   readonly #backend: GpuBackend;
   readonly #gpu: GpuContext;
   readonly dtype: DType;
-  /** Sequences that have a token each; only attention takes more than one. */
+  /** Sequences that have a token each; attention and products take more than one. */
   readonly sequences: number;
   constructor(backend: GpuBackend, dtype: DType, sequences = 1) {
     this.sequences = sequences;
@@ -344,7 +353,18 @@ export class DecodeSteps {
     if (g.type) return this.#blocks(g, g.type, g.activation);
     this.#rows('gate', g, g.weight.layout.shape[0] / 2, g.activation);
   }
+  /** Whether products of several sequences take such a weight. */
+  takes(weight: View): boolean {
+    return weight.dtype === this.dtype && fewSuits(this.#gpu.device.info, weight, this.sequences);
+  }
+  #few(p: Product, activation?: string): void {
+    if (p.best || !this.takes(p.weight))
+      throw new UnsupportedError(`decoding by graph: a product of ${this.sequences} sequences in ${p.weight.dtype}`);
+    const given = { ...p, norm: this.#norm(p.norm), ...(activation && { activation }) };
+    this.#run(fewLaunch(this.#gpu.device.info, this.#type as 'f16' | 'bf16', this.sequences, given));
+  }
   #rows(kind: keyof typeof ROWS, p: Product, n: number, activation?: string): void {
+    if (this.sequences > 1) return this.#few(p, activation);
     const [all, k] = p.weight.layout.shape;
     const threads = rowThreads(this.dtype, k, this.#gpu.device.info.warp);
     const { kind: norm, ...side } = this.#norm(p.norm);
@@ -369,14 +389,16 @@ export class DecodeSteps {
   }
   /** The size of heads that matrix units serve, blocks without splits, and how many work at a time beside another. */
   #attention({ heads, kvHeads, dim, paged = false }: Omit<HeadShape, 'room'>) {
-    const { arch, warp } = this.#gpu.device.info;
+    const { arch, warp, multiprocessors } = this.#gpu.device.info;
     const [g, units] = [together(heads, kvHeads), DIMS.find((d) => d === dim)];
     if (units && this.dtype !== 'f32' && hasTiles({ arch }) && warp === 32) {
       const blocks = kvHeads * Math.ceil(heads / kvHeads / unitHeads(dim));
-      return { units, blocks, beside: unitsBeside(paged ? 'paged' : 'whole') };
+      const many = dim <= 128 && this.sequences * blocks >= MANY_ROUNDS * UNITS.many.beside * multiprocessors;
+      const form = !paged ? 'whole' : many ? 'many' : 'paged';
+      return { units, form, blocks, beside: UNITS[form].beside } as const;
     }
     // One more than work at a time would wait for all others. Those of pages take fewer registers.
-    return { blocks: heads / g, beside: paged || arch.startsWith('gfx') ? 4 : g === 8 ? 2 : 3 };
+    return { form: 'whole', blocks: heads / g, beside: paged || arch.startsWith('gfx') ? 4 : g === 8 ? 2 : 3 };
   }
   /** How many blocks share the keys of a head, at most. */
   splits(shape: HeadShape): number {
@@ -398,7 +420,7 @@ export class DecodeSteps {
     const wide = DIMS.find((d) => dim <= d);
     if (!wide) throw new UnsupportedError(`decoding by graph: head dimension ${dim}; at most 256 is supported`);
     const shape = { heads, kvHeads, dim, room, paged: paged !== undefined };
-    const { units, blocks } = this.#attention(shape);
+    const { units, form, blocks } = this.#attention(shape);
     const [grid, parts] = [[this.splits(shape), blocks, this.sequences], this.partialSize(shape)];
     if (t.partial.layout.size < parts)
       throw new ShapeError(`decoding by graph: parts of attention take ${parts} floats, not ${t.partial.layout.size}`);
@@ -409,7 +431,7 @@ export class DecodeSteps {
     const p = { ...t, ...pages, heads, kvHeads, dim, room, scale: t.scale ?? 1 / Math.sqrt(dim) };
     const [dtype, cache] = [this.#type, paged ? 'paged' : 'whole'] as const;
     if (units && dtype !== 'f32')
-      return this.#run(launch(byUnits, { dtype, dim: units, cache }, grid, 32 * UNIT_WAVES[cache], { p }));
+      return this.#run(launch(byUnits, { dtype, dim: units, form }, grid, 32 * UNITS[form].waves, { p }));
     this.#run(launch(newToken, { dtype, dim: wide, heads: together(heads, kvHeads), cache }, grid, SPLIT_BLOCK, { p }));
   }
   /** The same through latents, which alone are kept. */

@@ -5,6 +5,7 @@ import { CANDLE_MODULES } from '../../kernels/candle.js';
 import { declaredUnit, type Unit } from '../../kernels/source.js';
 import { DECODE, DECODE_ATTENTION, DECODE_WEIGHTS } from './decode.js';
 import { DECODE_EXPERTS } from './decode-experts.js';
+import { DECODE_FEW } from './decode-few.js';
 import { DECODE_LATENT } from './decode-latent.js';
 import { DECODE_SAMPLE } from './decode-sample.js';
 import { FAMILY_MODULES } from './families.js';
@@ -18,6 +19,7 @@ const MODULES: ReadonlyMap<string, KernelModule> = new Map(
     DECODE_SAMPLE,
     DECODE_WEIGHTS,
     DECODE_EXPERTS,
+    DECODE_FEW,
     DECODE_LATENT,
     SAMPLE_MODULE,
     ...CANDLE_MODULES,
