@@ -2,6 +2,7 @@
 import assert from 'node:assert/strict';
 import { join } from 'node:path';
 import { after, test } from 'node:test';
+import { z } from 'zod';
 import { ArgumentError } from '../src/base/errors.js';
 import { packageRoot } from '../src/base/paths.js';
 import { GrammarWorker } from '../src/engine/grammar.js';
@@ -80,4 +81,25 @@ for (const [schema, says] of REFUSED)
 test('what says nothing of values stays beside anything', () => {
   const schema = { $ref: '#/$defs/a', description: 'd', $defs: { a: { type: 'string', enum: ['x'], title: 't' } } };
   assert.deepEqual(JSON.parse(JSON.stringify(keptSchema(schema))), schema);
+});
+
+test('schemas that zod makes are kept', async () => {
+  const made = z.object({
+    mail: z.email(),
+    id: z.uuid().optional(),
+    age: z.number().int().positive(),
+    share: z.number().min(0).max(1).nullable(),
+    kind: z.enum(['a', 'b']).default('a'),
+    tags: z.array(z.string()).min(1),
+    pair: z.tuple([z.string(), z.number()]),
+    by: z.record(z.string(), z.boolean()),
+    one: z.discriminatedUnion('t', [z.object({ t: z.literal('x') }), z.object({ t: z.literal('y'), n: z.int() })]),
+  });
+  const value = {
+    ...{ mail: 'a@b.org', age: 3, share: 0.5, kind: 'b', tags: ['q'], pair: ['p', 2], by: { k: true } },
+    one: { t: 'y', n: 4 },
+  };
+  const schema = z.toJSONSchema(made);
+  assert.ok(await fits(schema, value));
+  assert.ok(!(await fits(schema, { ...value, age: 0 })));
 });

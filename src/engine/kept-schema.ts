@@ -54,7 +54,10 @@ function refuseUnkept(s: Schema, at: string): void {
   if (s.type === undefined && types.length > 1) refuse(`there is no type, and words of ${types.join(' and ')}`);
   if (s.additionalProperties === false && s.patternProperties === undefined && missingOf(s).length > 0)
     refuse(`${missingOf(s).join(', ')} is required and not allowed`);
-  const [first, second] = ['pattern', 'format', 'maxLength', 'minLength'].filter((word) => s[word] !== undefined);
+  // A format says nothing that a pattern beside it would not: schemas made by programs have both.
+  const [first, second] = ['pattern', ...(s.pattern === undefined ? ['format'] : []), 'maxLength', 'minLength'].filter(
+    (word) => s[word] !== undefined,
+  );
   if (second && (first === 'pattern' || first === 'format')) refuse(`${second} beside ${first} is not looked at`);
 }
 
