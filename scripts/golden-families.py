@@ -50,6 +50,8 @@ MIMO = dict(head_dim=24, v_head_dim=16, n_routed_experts=6, num_experts_per_tok=
             sliding_window=6,
             rms_norm_eps=1e-6)
 COHERE = dict(head_dim=16, num_experts=6, sliding_window=6)
+DSA = dict(**LATENT, v_head_dim=16, n_routed_experts=6, num_experts_per_tok=2, moe_intermediate_size=24, index_topk=64,
+           index_n_heads=2, index_head_dim=12)
 # Types without attention, or with a list of layers instead of their number.
 UNASKED = {**{kind: ('num_attention_heads', 'num_key_value_heads', 'intermediate_size', 'max_position_embeddings')
               for kind in ('mamba', 'mamba2', 'falcon_mamba')}, 'nemotron_h': ('num_hidden_layers',),
@@ -70,6 +72,13 @@ MODELS = {
                                     'mlp_only_layers': [1],
                                    'linear_conv_kernel_dim': 3, 'linear_num_value_heads': 2,
                                     'tie_word_embeddings': True}),
+    'deepseek_v32': ('deepseek_v32', {**DSA, 'n_group': 3, 'topk_group': 2, 'first_k_dense_replace': 1,
+                                      'rope_parameters': {'rope_type': 'yarn', 'rope_theta': 10000.0, 'factor': 4.0,
+                                                          'original_max_position_embeddings': 32, 'mscale': 1.0,
+                                                          'mscale_all_dim': 0.7}}),
+    'glm_moe_dsa': ('glm_moe_dsa', {**DSA, 'n_group': 1, 'topk_group': 1, 'attention_bias': True,
+                                    'first_k_dense_replace': 0, 'n_shared_experts': 2,
+                                    'indexer_types': ['full', 'shared', 'full'], 'tie_word_embeddings': True}),
     'qwen3_5_text': ('qwen3_5_text', DELTA),
     'qwen3_5_moe_text': ('qwen3_5_moe_text', {**DELTA, **MOE}),
     'granitemoehybrid': ('granitemoehybrid', {**MAMBA, 'num_local_experts': 4,

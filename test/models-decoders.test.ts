@@ -329,6 +329,22 @@ test('a folder of another family, fields and tensors that nobody honours, and mi
   rmSync(empty, { recursive: true });
 });
 
+test('a text of more tokens than an indexer would choose among is refused by name', { skip: skipFamilies }, () =>
+  scope(() => {
+    const few = familyFolder('glm_moe_dsa', (f) => ({ ...f, config: { ...f.config, index_topk: 12 } }));
+    const model = load(few);
+    assert.equal(model.config.maxPositions, 12);
+    const ids = answerOf('glm_moe_dsa', 'input_ids');
+    const cache = model.newCache();
+    noGrad(() => {
+      model.forward(ids.narrow(1, 0, 12), cache);
+      assert.throws(() => model.forward(ids.narrow(1, 12, 1), cache), /13 tokens; beyond 12 \(index_topk\)/);
+      assert.throws(() => model.forward(ids), /40 tokens; beyond 12 \(index_topk\) .* is not served/);
+    });
+    model.dispose();
+  }),
+);
+
 test('a bias that a model has and its file lacks, or that only the file has, is refused by name', {
   skip: skipFamilies,
 }, () => {

@@ -36,7 +36,7 @@ const distance = (a: Tensor, b: Tensor): number => a.sub(b).abs().max().item() /
 
 /** Types that no architecture of the table stands for. */
 const WITHOUT = new Set(
-  `afmoe apertus aria_text axk1 ctrl gpt_neox_japanese kimi_linear laguna mimo_v2_flash mistral4 modernbert-decoder olmo_hybrid bamba biogpt bitnet codegen cohere2_moe cwm dbrx exaone_moe flex_olmo gemma3n_text gemma4_text glm
+  `afmoe apertus aria_text axk1 ctrl deepseek_v32 glm_moe_dsa gpt_neox_japanese kimi_linear laguna mimo_v2_flash mistral4 modernbert-decoder olmo_hybrid bamba biogpt bitnet codegen cohere2_moe cwm dbrx exaone_moe flex_olmo gemma3n_text gemma4_text glm
   gpt_neo granite_swa granitemoe_swa gptj helium hy_v3 hyperclovax jais2 jetmoe mellum minicpm3 minimax ministral
   nanochat openai-gpt opt persimmon phimoe recurrent_gemma solar_open vaultgemma xglm youtu zamba2`.split(/\s+/),
 );

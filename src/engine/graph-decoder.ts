@@ -89,7 +89,8 @@ export class GraphDecoder implements Decoder {
     if (hasLooseAdapters(model)) return false;
     return decodes(model.device.backend, model.dtype) && aligned && recorded && still && logitFactor > 0;
   }
-  constructor(model: CausalLM, capacity = Math.min(model.config.maxPositions, 8192)) {
+  constructor(model: CausalLM, asked = Math.min(model.config.maxPositions, 8192)) {
+    const capacity = Math.min(asked, model.config.mostKeys ?? Infinity);
     this.#model = model;
     this.#capacity = capacity;
     this.#steps = gpuOf(model.device.backend, 'decoding by graph').decodeSteps(model.dtype);

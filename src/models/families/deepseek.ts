@@ -124,19 +124,37 @@ function deepseekV2(c: Config): Features {
   const biases = biasesBy(c, { attention_bias: LATENT_BIAS, mlp_bias: [...MLP_BIAS, ...SHARED_BIAS] });
   return build('deepseek_v2', c, s, { norm: rms(c), mixer: () => mixer, mlp: denseFirst(c, mixture), biases });
 }
+/** Models whose queries see the keys that an indexer chooses: as many as `index_topk`, which may be all there are. */
+const CHOOSING = ['deepseek_v32', 'glm_moe_dsa'];
+function chosenKeys(c: Config): number | undefined {
+  if (!CHOOSING.includes(c.json.model_type as string)) return undefined;
+  c.ignore('index_head_dim', 'index_n_heads', 'indexer_types', 'index_topk_pattern', 'index_topk_freq');
+  c.ignore('index_skip_topk_offset', 'indexer_rope_interleave', 'layer_types');
+  c.only('rope_interleave', true);
+  c.only('mlp_bias', false);
+  return c.count('index_topk', 2048, 1);
+}
 function deepseekV3(c: Config): Features {
-  const s = { ...sizesOf(c), headDim: 1 };
+  const mostKeys = chosenKeys(c);
+  const sizes = { ...sizesOf(c), headDim: 1 };
+  const s = { ...sizes, maxPositions: Math.min(sizes.maxPositions, mostKeys ?? Infinity) };
   c.only('scoring_func', 'sigmoid');
   const mixer = latent(c, c.flag('rope_interleave', true));
   const norm = rms(c);
   const type = c.json.model_type;
-  const mlp = type === 'youtu' ? () => gated(c) : denseFirst(c, () => biasedExperts(c), type === 'deepseek_v3' ? 3 : 1);
+  const mlp =
+    type === 'youtu'
+      ? () => gated(c)
+      : denseFirst(c, () => biasedExperts(c), DENSE_FIRST.includes(type as string) ? 3 : 1);
   const biases = biasesBy(c, { attention_bias: LATENT_BIAS });
   // A.X K1 has a norm behind its mixtures.
   const around = { ...PRE_NORMS, afterMlp: true };
   const layer = (i: number): Partial<Layer> => (type === 'axk1' && mlp(i).kind === 'experts' ? { norms: around } : {});
-  return build('deepseek_v3', c, s, { norm, mixer: () => mixer, mlp, layer, biases });
+  const more = mostKeys === undefined ? {} : { mostKeys };
+  return build('deepseek_v3', c, s, { norm, mixer: () => mixer, mlp, layer, biases, more });
 }
+/** Types whose first three layers are dense where a config says nothing. */
+const DENSE_FIRST = ['deepseek_v3', ...CHOOSING];
 
 const LATENT_NAMES = {
   ...LLAMA_NAMES,
@@ -164,10 +182,11 @@ const deepseek2 = family({
   gguf: { architectures: ['deepseek2'], yarnLog: 0.1 },
 });
 const deepseek3 = family({
-  types: ['deepseek_v3', 'kimi_k2', 'glm4_moe_lite', 'youtu', 'axk1'],
+  types: ['deepseek_v3', 'kimi_k2', 'glm4_moe_lite', 'youtu', 'axk1', ...CHOOSING],
   features: deepseekV3,
   names: { ...LATENT_NAMES, afterMlp: ['post_mlp_layernorm', 'mlp.post_mlp_layernorm'] },
-  ignored: EXTRA_LAYERS,
+  // Where all keys are chosen, nobody needs what chooses them.
+  ignored: (c) => new RegExp(`${EXTRA_LAYERS(c).source}|\\.self_attn\\.indexer\\.`),
 });
 
 const MISTRAL4_ROPE = {

@@ -21,6 +21,14 @@ const TEXT = `
     v_head_dim=128 qk_nope_head_dim=128 n_group=8 topk_group=4 num_experts_per_tok=8 first_k_dense_replace=3
     norm_topk_prob=true hidden_act=silu max_position_embeddings=4096 rms_norm_eps=1e-06 tie_word_embeddings=false
     rope_interleave=true attention_bias=false
+  deepseek_v32: n_shared_experts=1 routed_scaling_factor=2.5 kv_lora_rank=512 q_lora_rank=1536 qk_rope_head_dim=64
+    v_head_dim=128 qk_nope_head_dim=128 n_group=8 topk_group=4 num_experts_per_tok=8 first_k_dense_replace=3
+    norm_topk_prob=true hidden_act=silu max_position_embeddings=163840 rms_norm_eps=1e-06 tie_word_embeddings=false
+    attention_bias=false index_topk=2048
+  glm_moe_dsa: n_shared_experts=1 routed_scaling_factor=2.5 kv_lora_rank=512 q_lora_rank=2048 qk_rope_head_dim=64
+    v_head_dim=256 qk_nope_head_dim=192 n_group=1 topk_group=1 num_experts_per_tok=8 first_k_dense_replace=3
+    norm_topk_prob=true hidden_act=silu max_position_embeddings=202752 rms_norm_eps=1e-05 tie_word_embeddings=false
+    attention_bias=false index_topk=2048
   dots1: n_group=1 topk_group=1 first_k_dense_replace=0 norm_topk_prob=false hidden_act=silu rms_norm_eps=1e-06
     tie_word_embeddings=false attention_bias=false routed_scaling_factor=1.0 sliding_window=4096
     max_window_layers=62
