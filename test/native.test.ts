@@ -3,7 +3,7 @@
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
 import { test } from 'node:test';
-import { Device, Tensor } from '../src/index.js';
+import { Device, QTensor, randn, Tensor } from '../src/index.js';
 import { CpuBackend } from '../src/backends/cpu.js';
 import { MemoryPool, roomFor } from '../src/backends/cpu/memory.js';
 import { IndexError } from '../src/base/errors.js';
@@ -93,6 +93,35 @@ test('sums, products and softmax give the same bits with one thread, with three 
     for (const more of results.slice(1)) assert.deepEqual(more, results[0], op);
   }
   engine.threads = before;
+});
+
+test('products with blocks and convolutions give the same bits however threads share them out', () => {
+  const shared = Device.cpu().backend as CpuBackend;
+  const before = shared.threads;
+  const products = ['q8_0', 'q4_k', 'q6_k'].flatMap((type) =>
+    [
+      [768, 256],
+      [100, 49],
+      [64, 193],
+    ].map(([rows, m]) => {
+      const weights = QTensor.quantize(randn([rows, 256], { seed: 1 }), type);
+      const x = randn([m, 256], { seed: 2 });
+      return { name: `${type} ${rows} by ${m}`, run: () => weights.matmul(x) };
+    }),
+  );
+  const [pictures, filters] = [randn([8, 16, 14, 14], { seed: 3 }), randn([256, 16, 3, 3], { seed: 4 })];
+  const convolution = { name: 'conv2d', run: () => pictures.conv2d(filters, { padding: 1 }) };
+  try {
+    for (const { name, run } of [...products, convolution]) {
+      const results = [1, 3, 16].map((threads) => {
+        shared.threads = threads;
+        return run().dataSync();
+      });
+      for (const more of results.slice(1)) assert.deepEqual(more, results[0], name);
+    }
+  } finally {
+    shared.threads = before;
+  }
 });
 
 test('WICK_CPU_ISA forces an instruction set, and an unknown one is refused with a sentence', () => {
