@@ -16,11 +16,12 @@ const compiler = new GrammarWorker(tokenizer, VOCABULARY);
 after(() => compiler.dispose());
 
 /** Whether an answer bound by the schema may be this value. */
-async function fits(schema: object, value: unknown): Promise<boolean> {
+const fits = (schema: object, value: unknown): Promise<boolean> => accepts(schema, JSON.stringify(value));
+async function accepts(schema: object, text: string): Promise<boolean> {
   const state = await compiler.open({ kind: 'schema', schema }, [END]);
   const allowed = (token: number): boolean => ((state.mask[token >> 5] >> (token & 31)) & 1) === 1;
   try {
-    for (const token of tokenizer.encode(JSON.stringify(value)).filter((id) => id !== END)) {
+    for (const token of tokenizer.encode(text).filter((id) => id !== END)) {
       if (!allowed(token)) return false;
       state.accept(token);
       await state.ready();
@@ -102,4 +103,13 @@ test('schemas that zod makes are kept', async () => {
   const schema = z.toJSONSchema(made);
   assert.ok(await fits(schema, value));
   assert.ok(!(await fits(schema, { ...value, age: 0 })));
+});
+
+test('blanks between the parts of a value are few, within texts they are as many as may be', async () => {
+  const schema = { type: 'array', items: { type: 'string' } };
+  const [few, many] = [' '.repeat(4) + '\n'.repeat(4), ' '.repeat(40) + '\n'.repeat(40)];
+  assert.ok(await accepts(schema, `[${few}"a"${few},${few}"b\\" "]`));
+  assert.ok(!(await accepts(schema, `[${many}"a"]`)));
+  assert.ok(!(await accepts(schema, `["b\\" "${many}]`)));
+  assert.ok(await accepts(schema, JSON.stringify(['a" ' + ' '.repeat(40)])));
 });
