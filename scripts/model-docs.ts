@@ -132,7 +132,8 @@ The last column names the GGUF architectures of the row (files of \`qwen2vl\`, \
 their text, those of \`internlm2\` and \`minicpm\` as what they are); llama and qwen3 files (f32, Q8_0, Q4_K) and one of
 Seed-OSS are part of the tests. A dynamic rope past its
 border, and a step of Mamba 2 whose limits hold for whole prompts alone, answer with a cache as transformers does, and otherwise as it does without one: there
-the two differ by design.
+the two differ by design. A longrope past its border runs the text again: its answers with a cache are those without one. There transformers keeps
+keys that were turned for short texts, or (Phi) drops them, and answers otherwise with a cache.
 
 | model_type | configs | logits | greedy, cached | greedy, not cached | padded batch | recorded on sim | GGUF |
 |---|---|---|---|---|---|---|---|
