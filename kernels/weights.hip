@@ -376,123 +376,111 @@ WICK_FN void weights_experts(const u8* w, const i64* ids, const A& a, T* out, u3
 
 // ---- products on the matrix units (weight-matrix.h) ----
 
-// The same value by value, by one group: an infinite activation makes no NaN of what is made of several terms above.
-template <class Q, class T> WICK_FN float product_of_row(const u8* row, const T* x, i64 n, u32 lane) {
-  float sum = 0;
-  ROLLED for (i64 q = lane; q < n / 4; q += 32) {
-    float v[4];
-    dequantize_quad<Q>((const typename Q::Block*)row, q, v);
-    for (int i = 0; i < 4; i++) sum = fmag(v[i], (float)to_compute(x[4 * q + i]), sum);
-  }
-  return sum_lanes(sum);
-}
-
-// out[m][row] for eight rows of activations from blockIdx.y * 8 on. `split` waves share the values of 16 rows; rows lie
-// at multiples of 16 bytes. Dynamic shared memory: the activations and their marks, [chunk][row], 1024 bytes a wave for
-// sums, and the rings. Weights are asked for before what comes before has ended: it must not write them.
-template <class Q, bool Quick, int STAGES, class T>
-WICK_FN void weights_matrix(const u8* w, const T* x, T* out, i64 rows, i64 row_bytes, i64 columns, i64 n, i32 split) {
+// out[m][row] for eight rows of activations from blockIdx.y * 8 on. `slices` waves share the values of 16 rows, which lie
+// at multiples of 16 bytes; there are 16 or more, and the last 16 may share some with those before. Parts are added up
+// when a block has multiplied all of its rows. Dynamic shared memory: 512 bytes for every wave and set of 16 rows that
+// falls to it, and the rings. Weights are asked for before what comes before has ended: it must not write them.
+template <class Q, int STAGES, class T>
+WICK_FN void weights_matrix(const u8* w, const T* x, T* out, i64 rows, i64 row_bytes, i64 columns, i64 n, i32 slices) {
   typedef MatrixRow<Q> Row;
-  constexpr int Pieces = (Row::Bytes + Row::Skew + 15) / 16, Each = (MATRIX_ROWS * Pieces + 31) / 32;
-  constexpr int Slot = MATRIX_ROWS * Row::Pitch;
+  // Of a tile's rows: pieces of 16 bytes that eight lanes copy at a time, and those that are left.
+  constexpr int Pieces = (Row::Bytes + Row::Skew + 15) / 16, Rest = Pieces % 8, Slot = MATRIX_ROWS * Row::Pitch;
   DYNAMIC_SHARED(u8, shared);
   __shared__ u32 infinite;
-  const int lane = threadIdx.x % 32, wave = threadIdx.x / 32, waves = blockDim.x / 32;
-  const i64 first_column = (i64)blockIdx.y * MATRIX_COLUMNS;
-  const int chunks = (int)(n / 32), tiles = chunks / 8, pitch = matrix_pitch<Quick>(n);
-  Mark* const marks = (Mark*)(shared + MATRIX_COLUMNS * pitch);
-  float* const parts = (float*)(marks + MATRIX_COLUMNS * chunks);
-  u8* const ring = kept_shared((u8*)(parts + 256 * waves) + wave * (STAGES * Slot));
+  const int lane = threadIdx.x % 32, wave = threadIdx.x / 32, waves = blockDim.x / 32, g = lane / 4, t = lane % 4;
+  const int together = waves / slices, slice = wave % slices, tiles = (int)(n / MATRIX_VALUES);
+  const int first = ((int)blockIdx.x * together + wave / slices) * MATRIX_ROWS, last = (int)rows - MATRIX_ROWS;
+  const int stride = (int)gridDim.x * together * MATRIX_ROWS, passes = ((int)rows + stride - 1) / stride;
+  word4* const parts = kept_shared((word4*)shared);
+  u8* const ring = kept_shared(shared + passes * waves * 512 + wave * (STAGES * Slot));
 
-  const int part = wave % split, begin = tiles * part / split, end = tiles * (part + 1) / split;
-  const int together = waves / split, stride = (int)gridDim.x * together;
-  const int sets = (int)((rows + MATRIX_ROWS - 1) / MATRIX_ROWS), passes = (sets + stride - 1) / stride;
-  const i64 set_bytes = MATRIX_ROWS * row_bytes;
-
-  // What this lane copies of a tile: from where in 16 rows, to where in a slot.
-  int from[Each], to[Each];
-#pragma unroll
-  for (int i = 0; i < Each; i++) {
-    const int at = lane + 32 * i, row = at / Pieces, piece = at % Pieces;
-    from[i] = row < MATRIX_ROWS ? row * (int)row_bytes + 16 * piece : 0x7fffffff;
-    to[i] = row * Row::Pitch + 16 * piece;
-  }
-  int ahead = (int)blockIdx.x * together + wave / split, tile = begin;
-  const u8* source = w + ahead * set_bytes;
+  // The tile that is fetched next: of which rows, and which of theirs.
+  int tile = slice, row = first;
+  const int eight = lane / 8 * (int)row_bytes + 16 * (lane % 8), eight_to = lane / 8 * Row::Pitch + 16 * (lane % 8);
   auto fetch = [&](int slot) {
-    if (ahead < sets) {
-      const int offset = tile * Row::Bytes & ~15;
-      const i64 until = rows * row_bytes - ahead * set_bytes;
-      const int most = (int)(until < set_bytes ? until : set_bytes) - offset;
+    if (row < (int)rows) {
+      const u8* const from = w + (i64)(row < last ? row : last) * row_bytes + (tile * Row::Bytes & ~15);
+      u8* const to = ring + slot * Slot;
 #pragma unroll
-      for (int i = 0; i < Each; i++)
-        if (from[i] < most) async_first16(ring + slot * Slot + to[i], source + offset + from[i], 16);
+      for (int i = 0; i < MATRIX_ROWS / 4; i++)
+#pragma unroll
+        for (int j = 0; j < Pieces / 8; j++)
+          async_near16(to + eight_to + 4 * i * Row::Pitch + 128 * j, from + eight + 4 * i * (int)row_bytes + 128 * j);
+#pragma unroll
+      for (int i = 0; i < (MATRIX_ROWS * Rest + 31) / 32; i++) {
+        const int at = lane + 32 * i, piece = 16 * (Pieces - Rest + at % Rest);
+        if (at / Rest < MATRIX_ROWS)
+          async_near16(to + at / Rest * Row::Pitch + piece, from + at / Rest * (int)row_bytes + piece);
+      }
     }
     async_commit();
-    if (++tile == end) tile = begin, ahead += stride, source += stride * set_bytes;
+    row += stride;
+    if (row >= (int)rows && tile + slices < tiles) tile += slices, row = first;
   };
-  auto fetch_from = [&](int first, int end) {
+  auto fetch_from = [&](int begin, int end) {
 #pragma unroll
-    for (int s = first; s < end; s++) fetch(s);
+    for (int s = begin; s < end; s++) fetch(s);
   };
   constexpr int Early = STAGES - 1 < EARLY_TILES ? STAGES - 1 : EARLY_TILES;
   fetch_from(0, Early);
   if (threadIdx.x == 0) infinite = 0;
-  begin_in_turn();
-  if constexpr (!Quick) __syncthreads();
-  const i64 left = columns - first_column;
-  const int count = (int)(left < MATRIX_COLUMNS ? left : MATRIX_COLUMNS);
-  if (hold_activations<Quick, ORDER<Q, Quick>>(shared, marks, x + first_column * n, count, n,
-                                               [&] { fetch_from(Early, STAGES - 1); }) &&
-      !Quick)
-    infinite = 1;
   __syncthreads();
-  if (!Quick && infinite) {
-    const i64 many = together * MATRIX_ROWS;
-    for (i64 first = blockIdx.x * many; first < rows; first += gridDim.x * many)
-      for (i64 row = first + wave; row < first + many && row < rows; row += waves)
-        for (i64 m = first_column; m < first_column + MATRIX_COLUMNS && m < columns; m++) {
-          const float sum = product_of_row<Q>(w + row * row_bytes, x + m * n, n, lane);
-          if (lane == 0) out[m * rows + row] = from_compute<T>((compute_t<T>)sum);
-        }
-    async_wait<0>();
-    return;
-  }
+  begin_in_turn();
+  fetch_from(Early, STAGES - 1);
 
-  const int g = lane / 4, t = lane % 4;
-  int at = 0, free = STAGES - 1, set = (int)blockIdx.x * together + wave / split;
-  ROLLED for (int pass = 0; pass < passes; pass++, set += stride) {
-    float acc[4] = {};
-    ROLLED for (int k = begin; k < end; k++) {
+  const int first_column = (int)blockIdx.y * MATRIX_COLUMNS;
+  const T* const mine = x + (first_column + g < (int)columns ? first_column + g : first_column) * n;
+  int at = 0, free = STAGES - 1;
+  ROLLED for (int k = slice; k < tiles; k += slices) {
+    Slice<Q, T> held;
+    if (held.load(mine + k * MATRIX_VALUES, lane)) infinite = 1;
+    word4* part = parts + 32 * wave + lane;
+    ROLLED for (int here = first; here < (int)rows; here += stride, part += 32 * waves) {
       async_wait<STAGES - 2>();
       sync_wave();
       fetch(free);
       free = free + 1 == STAGES ? 0 : free + 1;
-      const u8* const here = ring + at * Slot + (k * Row::Bytes & 15);
-      Row two[2];
-      two[0].load(here + g * Row::Pitch, t);
-      two[1].load(here + (g + 8) * Row::Pitch, t);
-      constexpr int Each32 = Quick ? 8 : 16;  // bytes of a chunk's activations a lane reads
-      multiply_chunks<Q, Quick, T, 0>(two, shared + g * pitch + Each32 * (32 * k + t), marks + 64 * k + 2 * t, acc);
+      const u8* const tile_row = ring + at * Slot + g * Row::Pitch + (k * Row::Bytes & 15);
       at = at + 1 == STAGES ? 0 : at + 1;
-    }
-    float* const mine = parts + (pass & 1) * 128 * waves + 128 * wave;
-    if (split > 1) {
+      float acc[4] = {};
+      multiply_tile<Q, T>(tile_row, tile_row + 8 * Row::Pitch, t, held, acc);
+      u32 bits[4] = {};
+      if (k > slice) split_words(*part, bits);
 #pragma unroll
-      for (int i = 0; i < 4; i++) mine[32 * i + lane] = acc[i];
-      __syncthreads();
-      if (part == 0)
-        for (int s = 1; s < split; s++)
-#pragma unroll
-          for (int i = 0; i < 4; i++) acc[i] += mine[128 * s + 32 * i + lane];
-    }
-    if (part != 0) continue;
-#pragma unroll
-    for (int i = 0; i < 4; i++) {
-      const i64 row = (i64)set * MATRIX_ROWS + g + i / 2 * 8, column = first_column + 2 * t + i % 2;
-      const float sum = acc[i] * UNIT<Q, Quick>;
-      if (row < rows && column < columns) out[column * rows + row] = from_compute<T>((compute_t<T>)sum);
+      for (int i = 0; i < 4; i++) bits[i] = bits_as<u32>(bits_as<float>(bits[i]) + acc[i]);
+      *part = join_words(bits);
     }
   }
   async_wait<0>();
+  __syncthreads();
+  // A wave adds up a set.
+  ROLLED for (int p = wave; p < passes * together; p += waves) {
+    const int pass = together == 1 ? p : p / together;
+    const int set = ((int)blockIdx.x * together + p - pass * together) * MATRIX_ROWS + pass * stride;
+    if (set >= (int)rows) continue;
+    const word4* const from = parts + p * slices * 32 + lane;
+    float sum[4] = {};
+#pragma unroll 4
+    for (int s = 0; s < slices; s++) {
+      u32 bits[4];
+      split_words(from[32 * s], bits);
+#pragma unroll
+      for (int i = 0; i < 4; i++) sum[i] += bits_as<float>(bits[i]);
+    }
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+      const i64 row = (set < last ? set : last) + g + i / 2 * 8, column = first_column + 2 * t + i % 2;
+      if (column >= columns) continue;
+      if (infinite) {
+        // Value by value: an infinite activation makes no NaN of what is made of several terms above.
+        sum[i] = 0;
+        ROLLED for (i64 q = 0; q < n / 4; q++) {
+          float v[4];
+          dequantize_quad<Q>((const typename Q::Block*)(w + row * row_bytes), q, v);
+          for (int j = 0; j < 4; j++) sum[i] = fmag(v[j], (float)to_compute(x[column * n + 4 * q + j]), sum[i]);
+        }
+      }
+      out[column * rows + row] = from_compute<T>((compute_t<T>)sum[i]);
+    }
+  }
 }

@@ -149,23 +149,23 @@ const exact = WEIGHTS.declare({
   }),
 });
 
-/** Sizes of kernels/weight-matrix.h: of a tile's row for 256 values in shared memory, by type. */
+/** Of kernels/weight-matrix.h: bytes from one row of a tile to the next in shared memory, by type. */
 const MATRIX_PITCH = { Q8_0: 288, Q4_0: 160, Q4_K: 160, Q5_K: 192, Q6_K: 240, MXFP4: 160 } as const;
 type MatrixType = keyof typeof MATRIX_PITCH;
-const MATRIX = { rows: 16, columns: 8, values: 256, stages: 2, mostWaves: 20 } as const;
+/** Of a tile: rows, columns and values; tiles in a wave's ring, waves of a block, bytes of a wave's part of the sums. */
+const MATRIX = { rows: 16, columns: 8, values: 256, stages: 2, waves: 16, part: 512 } as const;
 const matrixTypes = Object.keys(MATRIX_PITCH) as MatrixType[];
+const MATRIX_REALS = ['f16', 'bf16'] as const satisfies readonly DType[];
+type MatrixReal = (typeof MATRIX_REALS)[number];
 /** Targets whose matrix units have the layout that these kernels are written for. */
 const hasTiles = ({ arch }: Pick<Target, 'arch'>): boolean => hasMatrixUnits({ arch }) && !arch.startsWith('gfx');
-const KINDS = ['quick', 'exact'] as const;
-type Kind = (typeof KINDS)[number];
-/** On the matrix units up to eight rows take as long as one: activations rounded, or, in 16 bits, as they are. */
+/** On the matrix units up to eight rows of 16-bit activations, as they are, take as long as one. */
 const matrix = WEIGHTS.declare({
-  each: { kind: KINDS, type: matrixTypes, dtype: SMALL_REALS },
-  only: ({ kind, dtype }) => kind === 'quick' || dtype !== 'f32',
+  each: { type: matrixTypes, dtype: MATRIX_REALS },
   launchedOn: (_, arch) => hasTiles({ arch }),
-  symbol: (v) => `weights_matrix_${v.kind}_${named(v.type)}_${suffixOf(v.dtype)}`,
-  body: ({ kind, type, dtype }) => ({
-    threads: 32 * MATRIX.mostWaves,
+  symbol: (v) => `weights_matrix_${named(v.type)}_${suffixOf(v.dtype)}`,
+  body: ({ type, dtype }) => ({
+    threads: 32 * MATRIX.waves,
     params: {
       w: 'const u8*',
       x: `const ${CTYPE[dtype]}*`,
@@ -174,9 +174,9 @@ const matrix = WEIGHTS.declare({
       rowBytes: 'i64',
       columns: 'i64',
       n: 'i64',
-      split: 'i32',
+      slices: 'i32',
     },
-    call: `weights_matrix<${type}, ${kind === 'quick'}, ${MATRIX.stages}>`,
+    call: `weights_matrix<${type}, ${MATRIX.stages}>`,
   }),
 });
 
@@ -337,44 +337,39 @@ function rounded(p: Planner, x: View, m: number, n: number, columns: Columns): V
   return to;
 }
 
-/** Bytes of eight rows of activations with the scales and sums of their chunks. */
-const heldBytes = (kind: Kind, n: number): number =>
-  MATRIX.columns * ((kind === 'quick' ? n + 32 : 2 * n + 64) + n / 4);
-/** How waves share out the rows of a product on the matrix units, or nothing where activations leave them no room. */
-function matrixBlock(device: DeviceInfo, type: MatrixType, kind: Kind, rows: number, n: number) {
-  const { values, stages, mostWaves } = MATRIX;
-  const held = heldBytes(kind, n);
-  const each = stages * MATRIX.rows * MATRIX_PITCH[type] + 1024;
-  const most = Math.min(mostWaves, Math.floor((device.sharedPerBlockOptin - held) / each));
-  const [sets, tiles] = [ceilDiv(rows, MATRIX.rows), n / values];
-  let best: { readonly waves: number; readonly split: number; readonly cost: number } | undefined;
-  for (let waves = Math.min(4, most); waves > 0 && waves <= most; waves++)
-    for (let split = 1; split <= Math.min(waves, tiles); split++) {
-      if (waves % split > 0) continue;
-      // Turns of the waves of a multiprocessor that work at the same time; to add up parts costs some.
-      const turns =
-        ceilDiv(sets, device.multiprocessors * (waves / split)) * (ceilDiv(tiles, split) + (split > 1 ? 0.3 : 0));
-      // Few waves leave a multiprocessor idle.
-      const cost = turns * Math.max(waves, 12);
-      if (!best || cost < best.cost || (cost === best.cost && waves > best.waves)) best = { waves, split, cost };
-    }
-  if (!best) return undefined;
-  const { waves, split } = best;
-  const blocks = Math.min(ceilDiv(sets, waves / split), device.multiprocessors);
-  return { split, blocks, threads: 32 * waves, shared: held + waves * each };
+/**
+ * How waves share out a product on the matrix units: each has the same values of all rows, several tiles of them one
+ * after the other where there are more tiles than waves. A block takes as many rows as it has room for parts of sums.
+ */
+function matrixBlock(device: DeviceInfo, type: MatrixType, rows: number, n: number) {
+  const ring = MATRIX.stages * MATRIX.rows * MATRIX_PITCH[type];
+  // Less what kernels declare by themselves.
+  const room = device.sharedPerBlockOptin - 256;
+  const most = Math.min(MATRIX.waves, Math.floor(room / (ring + MATRIX.part)));
+  const tiles = n / MATRIX.values;
+  const slices = ceilDiv(tiles, ceilDiv(tiles, most));
+  const sets = ceilDiv(rows, MATRIX.rows);
+  const together = Math.min(Math.floor(most / slices), ceilDiv(sets, device.multiprocessors));
+  const waves = slices * together;
+  // As many turns of all multiprocessors as are needed, with as little to do in each.
+  const each = ceilDiv(sets, device.multiprocessors * together);
+  const turns = ceilDiv(each, Math.floor((room / waves - ring) / MATRIX.part));
+  const passes = ceilDiv(each, turns);
+  const blocks = ceilDiv(sets, passes * together);
+  return { slices, blocks, threads: 32 * waves, shared: waves * (ring + passes * MATRIX.part) };
 }
 
 const columnsFor = (m: number): Columns => COLUMNS.find((c) => c >= m) ?? 8;
 /** Activations are read in words of 16 bytes. */
 const activationsOf = (p: Planner, given: View): View => p.dense(given, 16);
 
-/** A product's launch on the matrix units, where its type, rows and length allow one. */
-function tileWork(p: Planner, kind: Kind, type: BlockType, dtype: DType, rows: number, rowBytes: number, n: number) {
-  const small = kind === 'quick' || dtype === 'f16' || dtype === 'bf16';
-  const fits = Object.hasOwn(MATRIX_PITCH, type) && n % MATRIX.values === 0 && rowBytes % 16 === 0;
-  if (!small || !fits || !hasTiles(p.device) || p.device.warp !== 32) return undefined;
-  const block = matrixBlock(p.device, type as MatrixType, kind, rows, n);
-  return block && { block, variant: { kind, type: type as MatrixType, dtype: dtype as SmallReal } };
+/** How a product runs on the matrix units, where its types, rows and length allow that. */
+function tileWork(p: Planner, type: BlockType, dtype: DType, rows: number, rowBytes: number, n: number) {
+  const fits = rows >= MATRIX.rows && n % MATRIX.values === 0 && rowBytes % 16 === 0;
+  const known = Object.hasOwn(MATRIX_PITCH, type) && MATRIX_REALS.includes(dtype as MatrixReal);
+  if (!fits || !known || !hasTiles(p.device) || p.device.warp !== 32) return undefined;
+  const variant = { type: type as MatrixType, dtype: dtype as MatrixReal };
+  return { ...matrixBlock(p.device, variant.type, rows, n), variant };
 }
 
 const planProduct: FamilyPlan<KernelRow, ProductParams> = (p, _row, [given, blocks], [out], params) => {
@@ -386,12 +381,11 @@ const planProduct: FamilyPlan<KernelRow, ProductParams> = (p, _row, [given, bloc
   const shared = { w: at('w'), x: at('x'), out: at('out'), rows, rowBytes, columns: m, n };
   const buffers = { w: blocksOf(p, blocks), x, out };
   const kind = params.quick && x.dtype !== 'f64' ? 'quick' : 'exact';
-  const tiled = kind === 'quick' && m === 1 ? undefined : tileWork(p, kind, type, x.dtype, rows, rowBytes, n);
+  const tiled = kind === 'quick' && m === 1 ? undefined : tileWork(p, type, x.dtype, rows, rowBytes, n);
   if (tiled) {
-    const { block, variant } = tiled;
-    const groups = ceilDiv(m, MATRIX.columns);
-    const args = { ...shared, split: block.split };
-    const l = launch(matrix, variant, [block.blocks, groups], block.threads, args, block.shared);
+    const { slices, blocks, threads } = tiled;
+    const grid = [blocks, ceilDiv(m, MATRIX.columns)];
+    const l = launch(matrix, tiled.variant, grid, threads, { ...shared, slices }, tiled.shared);
     p.run(single({ ...l, early: true, ahead: 'w' }), buffers);
   } else if (kind === 'quick') {
     const blockFor = (columns: Columns) => {
