@@ -1,5 +1,6 @@
 // A token of each of a few sequences through products whose weights are read once for all of them:
 // kernels/decode-few.hip.
+import type { DeviceInfo } from '../../driver/driver.js';
 import { CTYPE, KernelModule, Struct } from '../../kernels/declare.js';
 import type { View } from '../backend.js';
 import { gateNumber } from '../generation.js';
@@ -25,7 +26,7 @@ const FEW_PRODUCT = new Struct('FewProduct', {
   ...{ act: 'i32', vectors: 'i32', n: 'i32', k: 'i32', tiles: 'i32', eps: 'float' },
 } as const);
 /** Targets with clusters of blocks, whose matrix units have operands lie as mma has them. */
-const suits = (arch: string): boolean => arch === 'sim' || (/^(sm|compute)_(\d+)/.exec(arch)?.[2] ?? '0') >= '90';
+const suits = (arch: string): boolean => arch === 'sim' || Number(/^(sm|compute)_(\d+)/.exec(arch)?.[2] ?? 0) >= 90;
 const rows = DECODE_FEW.declare({
   each: { dtype: TYPES, norm: NORMS, steps: STEPS, kind: ['product', 'gate'] },
   symbol: ({ dtype, norm, steps, kind }) => `decode_few_${kind}_${dtype}_${steps}${normName(norm)}`,
@@ -38,10 +39,16 @@ const rows = DECODE_FEW.declare({
   launchedOn: (_, arch) => suits(arch),
 });
 
+/** Bytes of a block's ring and sums, which the launch gives, and of what it has beside them. */
+const sharedOf = (target: Pick<Target, 'arch'>, tiles: number): number =>
+  WAVES * clusterOf(target).stages * 2048 + tiles * 64 * VECTORS;
+const BESIDE_RING = 2 * WAVES * 64 * VECTORS + WAVES * 4 * VECTORS;
+
 /** Whether a product of so many vectors with a matrix is one of these. */
-export function fewSuits(target: Target, { dtype, layout }: View, vectors: number): boolean {
+export function fewSuits(target: DeviceInfo, { dtype, layout }: View, vectors: number): boolean {
   const k = layout.shape[1];
-  const known = (TYPES as readonly string[]).includes(dtype) && target.warp === 32 && suits(target.arch);
+  const room = sharedOf(target, MOST_TILES) + BESIDE_RING <= target.sharedPerBlockOptin;
+  const known = (TYPES as readonly string[]).includes(dtype) && target.warp === 32 && suits(target.arch) && room;
   return known && vectors <= VECTORS && layout.isContiguous && k % 8 === 0 && k <= reach(target, STEPS[2]);
 }
 
@@ -59,11 +66,11 @@ export interface FewProduct {
 export function fewLaunch(target: Target, dtype: FewType, vectors: number, p: FewProduct): Launch {
   const [all, k] = p.weight.layout.shape;
   const gate = p.activation !== undefined;
-  const { parts, stages } = clusterOf(target);
+  const { parts } = clusterOf(target);
   const steps = STEPS.find((s) => k <= reach(target, s)) ?? STEPS[2];
   // As many sets as work at a time, or several times as many.
   const count = ceilDiv(all, 16);
-  const tiles = Math.min(MOST_TILES, ceilDiv(count, Math.floor(target.multiprocessors / parts)));
+  const tiles = Math.min(MOST_TILES, ceilDiv(count, Math.max(1, Math.floor(target.multiprocessors / parts))));
   const address = (v: View | undefined): number => (v ? addressOf(v) : 0);
   const { norm, kind: normKind, eps } = p.norm;
   const args = {
@@ -71,7 +78,6 @@ export function fewLaunch(target: Target, dtype: FewType, vectors: number, p: Fe
     ...{ bias: address(p.bias), residual: address(p.residual), act: gateNumber(p.activation ?? 'silu') },
     ...{ vectors, n: gate ? all / 2 : all, k, tiles },
   };
-  const shared = WAVES * stages * 2048 + tiles * 64 * VECTORS;
   const variant = { dtype, norm: normKind, steps, kind: gate ? 'gate' : 'product' } as const;
-  return launch(rows, variant, parts * ceilDiv(count, tiles), 32 * WAVES, { p: args }, shared);
+  return launch(rows, variant, parts * ceilDiv(count, tiles), 32 * WAVES, { p: args }, sharedOf(target, tiles));
 }
