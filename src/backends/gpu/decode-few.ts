@@ -15,7 +15,7 @@ const VECTORS = 8;
 const STEPS = [4, 8, 14] as const;
 const WAVES = 16;
 /** Tiles of sixteen rows in a set, at most. */
-const MOST_TILES = 14;
+const MOST_TILES = 28;
 /** Blocks that share rows, and slots of 2 KB in a wave's ring. */
 const clusterOf = ({ arch }: Pick<Target, 'arch'>) =>
   arch === 'sim' ? { parts: 1, stages: 1 } : { parts: 2, stages: 5 };
