@@ -64,7 +64,7 @@ template <class T> WICK_FN float norm_factor(const T* x, float eps, i32 k) {
 // norm's factor is the same for the whole vector: it comes after the sums, and the squares are one more sum.
 template <class T, class N, int R, int U, bool Gate>
 WICK_FN void decode_tile(int tile, const T* x, const N* norm, float eps, const T* w, const T* bias, const T* residual,
-                         T* out, u64* best, i32 act, i32 n, i32 k) {
+                         T* out, u64* best, i32 act, i32 n, i32 k, bool hurry = false) {
   constexpr int P = pack_size<T>, Results = Gate ? R / 2 : R;
   __shared__ float parts[DECODE_WAVES][R + 1];
   const int lane = lane_id(), wave = wave_id(), chunk = blockDim.x * P, first = tile * Results, from = threadIdx.x * P;
@@ -91,6 +91,7 @@ WICK_FN void decode_tile(int tile, const T* x, const N* norm, float eps, const T
     }
     if (U == 1 && norm && c0 + from < k) scale.load(norm + c0 + from);
     if (c0 == 0) {
+      if (hurry) hurry_next();
       begin_in_turn();
       // What comes after the sums is asked for along with the vector.
       if (!Gate && ends && bias) bias_here = bias[i];
@@ -159,6 +160,6 @@ WICK_FN void decode_tile(int tile, const T* x, const N* norm, float eps, const T
 }
 template <class T, class N, int R, int U, bool Gate>
 WICK_FN void decode_rows(const T* x, const N* norm, float eps, const T* w, const T* bias, const T* residual, T* out,
-                         u64* best, i32 act, i32 n, i32 k) {
-  decode_tile<T, N, R, U, Gate>(blockIdx.x, x, norm, eps, w, bias, residual, out, best, act, n, k);
+                         u64* best, i32 act, i32 n, i32 k, i32 hurry) {
+  decode_tile<T, N, R, U, Gate>(blockIdx.x, x, norm, eps, w, bias, residual, out, best, act, n, k, hurry);
 }

@@ -28,6 +28,16 @@ template <class A> WICK_FN A* made(A* p) {
   return p;
 }
 
+/**
+ * Lets the next launch begin before this one's own turn: that one must read nothing ahead of its turn but what no launch
+ * writes.
+ */
+WICK_FN void hurry_next() {
+#if defined(WICK_NVIDIA) && defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
+}
+
 /** `arrive` for blocks whose threads have met: what they wrote is seen by those whom the last one meets. */
 WICK_FN u32 arrive_together(u32* p) {
 #if defined(WICK_NVIDIA) && defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 700

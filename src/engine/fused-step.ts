@@ -279,8 +279,10 @@ export class FusedStep {
     const used = this.#steps.sequences * feature.inner;
     const out = used === gated.size ? gated : gated.narrow(0, 0, used);
     const { activation } = feature;
-    this.#steps.gate({ x: h, weight: w.blocks, type: w.type, out, norm: normed(before), activation });
-    this.#product(down, { x: out, ...to });
+    const weight = { weight: w.blocks, type: w.type };
+    this.#steps.gate({ x: h, ...weight, out, norm: normed(before), activation, hurry: true });
+    // A product comes next, too, unless there is a norm after the branch.
+    this.#product(down, { x: out, hurry: to.residual !== undefined, ...to });
   }
   #mixture(m: Mixture, before: Norm | undefined, to: Target): void {
     const { h: x, gated, scores: logits } = this.#v;
@@ -337,7 +339,10 @@ export class FusedStep {
         if (mixer instanceof LatentMixer) this.#latent(mixer, beforeMixer, around);
         else this.#attention(mixer as AttentionMixer, beforeMixer, around);
         const { out } = mixer as AttentionMixer | LatentMixer;
-        this.#add(block.afterMixer, x, h, (to) => this.#product(out, { x: y, ...to }));
+        this.#add(block.afterMixer, x, h, (to) => {
+          const gateNext = to.residual !== undefined && !(block.mlp instanceof Mixture);
+          this.#product(out, { x: y, hurry: gateNext, ...to });
+        });
         const { mlp, beforeMlp } = block;
         this.#add(block.afterMlp, h, x, (to) =>
           mlp instanceof Mixture ? this.#mixture(mlp, beforeMlp, to) : this.#dense(mlp as Dense, beforeMlp, to),

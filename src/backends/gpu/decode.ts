@@ -88,6 +88,7 @@ const floatRows = (kind: 'product' | 'gate') =>
           act: 'i32',
           n: 'i32',
           k: 'i32',
+          hurry: 'i32',
         },
         call: `decode_rows<${T}, ${N}, ${TILE.rows}, ${TILE.words}, ${kind === 'gate'}>`,
       };
@@ -209,8 +210,10 @@ export interface Product {
   readonly residual?: View;
   /** Eight bytes, 0 before: where the largest result is remembered for `advance`. */
   readonly best?: View;
+  /** Whether the next launch may begin before this one's turn: it reads nothing but weights before its own. */
+  readonly hurry?: boolean;
 }
-export interface Gated extends Pick<Product, 'x' | 'weight' | 'type' | 'out' | 'norm'> {
+export interface Gated extends Pick<Product, 'x' | 'weight' | 'type' | 'out' | 'norm' | 'hurry'> {
   /** Its name in configs; see `isGate`. */
   readonly activation: string;
 }
@@ -372,6 +375,7 @@ export class DecodeSteps {
       ...side,
       ...{ x: addressOf(p.x), w: addressOf(p.weight), bias: addressOr0(p.bias), residual: addressOr0(p.residual) },
       ...{ out: addressOf(p.out), best: addressOr0(p.best), act: gateNumber(activation ?? 'silu'), n, k },
+      hurry: Number(p.hurry ?? false),
     };
     this.#run(launch(ROWS[kind], { dtype: this.#type, norm }, Math.ceil(all / TILE.rows), threads, args));
   }
