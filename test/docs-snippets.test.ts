@@ -62,6 +62,13 @@ describe('the guide', () => {
 /** A link of Markdown to a file of ours. */
 const LINK = /\]\((?!https?:|#|mailto:)([^)#\s]+)[^)]*\)/g;
 
+test('records under docs are JSON', () => {
+  const records = readdirSync(join(packageRoot, 'docs'), { recursive: true, encoding: 'utf8' });
+  const json = records.filter((f) => f.endsWith('.json'));
+  assert.ok(json.length > 20);
+  for (const file of json)
+    assert.doesNotThrow(() => JSON.parse(readFileSync(join(packageRoot, 'docs', file), 'utf8')), file);
+});
 test('links between pages lead to files that are there', () => {
   const pages = [
     ...['README.md', 'CONTRIBUTING.md', 'SECURITY.md', 'CHANGELOG.md', 'kernels/README.md'].map((f) =>
