@@ -173,7 +173,7 @@ test('a product begins early, except behind a launch that writes its weights', (
   const { blocks } = weights.parts[0];
   const other = zeros(blocks.shape, { dtype: 'u8', device });
   for (const rows of [1, 8]) {
-    const x = zeros([rows, 256], { device });
+    const x = zeros([rows, 256], { dtype: 'bf16', device });
     const beginsEarly = (before: () => unknown): boolean => {
       before();
       bare.list = [];
