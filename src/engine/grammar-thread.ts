@@ -83,6 +83,10 @@ async function refresh(id: number): Promise<void> {
   if (state.count?.full) for (const token of blanks) state.mask[token >> 5] &= ~(1 << (token & 31));
   reply({ id, complete });
 }
+function accept({ matcher, count }: Matched, token: number): void {
+  matcher.acceptToken(token);
+  count?.read(pieces[token] ?? '');
+}
 async function handle(task: GrammarTask): Promise<void> {
   if ('vocabulary' in task) {
     library = load();
@@ -98,12 +102,13 @@ async function handle(task: GrammarTask): Promise<void> {
     const ends = [...task.ends];
     const matcher = await Matcher.createGrammarMatcher(compiled, ends.length > 0 ? ends : undefined, ends.length === 0);
     const count = task.grammar.kind === 'schema' ? new BlankCount() : undefined;
-    states.set(task.open, { matcher, mask: new Int32Array(task.mask), count });
+    const state = { matcher, mask: new Int32Array(task.mask), count };
+    states.set(task.open, state);
+    for (const token of task.tokens) accept(state, token);
     await refresh(task.open);
   } else if ('accept' in task) {
     const state = states.get(task.accept);
-    state?.matcher.acceptToken(task.token);
-    state?.count?.read(pieces[task.token] ?? '');
+    if (state) accept(state, task.token);
     await refresh(task.accept);
   } else {
     states.get(task.close)?.matcher.dispose();

@@ -1,10 +1,10 @@
 // Answers that keep to a grammar: compiled and matched by xgrammar on a thread of its own, so that neither the engine's
 // loop nor anyone's socket waits; masks are made while the model computes.
-import { Worker } from 'node:worker_threads';
 import { ArgumentError, DisposedError } from '../base/errors.js';
 import { BYTE_CHARACTERS } from '../tokenizers/byte-level.js';
 import type { Tokenizer } from '../tokenizers/index.js';
 import type { TokenMask } from './choose.js';
+import { MatcherThread } from './grammar-queue.js';
 import { keptSchema } from './kept-schema.js';
 import type { Grammar } from './request.js';
 
@@ -26,136 +26,177 @@ export interface GrammarCompiler {
   dispose(): Promise<void>;
 }
 
-/** To the worker. */
+/** To the thread. */
 export type GrammarTask =
   | { readonly vocabulary: readonly string[]; readonly vocabSize: number }
   | {
       readonly open: number;
       readonly grammar: Grammar;
       readonly ends: readonly number[];
+      /** What was written before: a thread that takes over for another goes on from there. */
+      readonly tokens: readonly number[];
       readonly mask: SharedArrayBuffer;
     }
   | { readonly accept: number; readonly token: number }
   | { readonly close: number };
-/** From it: the mask of a state is there, or what is wrong. */
+/** From it, for every task but the first kind and the last: the mask of a state is there, or what is wrong. */
 export interface GrammarReply {
   readonly id: number;
   readonly complete: boolean;
   readonly error?: string;
 }
+export interface GrammarOptions {
+  /** Longest time in milliseconds that the thread may take for one thing; default half a minute. */
+  readonly patience?: number;
+  /** The script of the thread. */
+  readonly thread?: URL;
+}
 
-/** Longest time that a grammar may take to compile. */
-const PATIENCE_MS = 30_000;
-
+/** One answer: what any thread must know to be where it is, and what the last one said. */
 class State implements GrammarState {
   readonly mask: TokenMask;
+  readonly grammar: Grammar;
   complete = false;
+  /** Compiled once, whatever became of the thread. */
+  compiled = false;
+  error: Error | undefined;
   readonly #id: number;
-  readonly #send: (task: GrammarTask) => void;
-  #waiting = true;
-  #error: Error | undefined;
-  #wake: (() => void) | undefined;
+  readonly #ends: readonly number[];
+  readonly #tokens: number[] = [];
+  readonly #ask: (task: GrammarTask) => void;
   readonly #gone: () => void;
-  constructor(id: number, mask: SharedArrayBuffer, send: (task: GrammarTask) => void, gone: () => void) {
+  /** Where the thread writes: each has its own, since one that was given up may write on. */
+  #shared: TokenMask = new Int32Array(0);
+  /** Answers that are to come; the mask is of what all of them say. */
+  #awaited = 0;
+  #wake: (() => void) | undefined;
+
+  constructor(
+    id: number,
+    words: number,
+    { grammar, ends }: { grammar: Grammar; ends: readonly number[] },
+    { ask, gone }: { ask: (task: GrammarTask) => void; gone: () => void },
+  ) {
     this.#id = id;
-    this.mask = new Int32Array(mask);
-    this.#send = send;
+    this.mask = new Int32Array(words);
+    this.grammar = grammar;
+    this.#ends = ends;
+    this.#ask = ask;
     this.#gone = gone;
   }
   async ready(): Promise<void> {
-    if (this.#waiting) await new Promise<void>((resolve) => (this.#wake = resolve));
-    if (this.#error) throw this.#error;
+    if (this.#awaited > 0 && !this.error) await new Promise<void>((resolve) => (this.#wake = resolve));
+    if (this.error) throw this.error;
+  }
+  /** Goes on, or begins, on a thread that knows nothing of it. */
+  place(): void {
+    const mask = new SharedArrayBuffer(this.mask.byteLength);
+    this.#shared = new Int32Array(mask);
+    this.#awaited = 1;
+    const tokens = [...this.#tokens];
+    this.#ask({ open: this.#id, grammar: this.grammar, ends: this.#ends, tokens, mask });
   }
   accept(token: number): void {
-    this.#waiting = true;
-    this.#send({ accept: this.#id, token });
+    this.#tokens.push(token);
+    if (this.error) return;
+    this.#awaited++;
+    this.#ask({ accept: this.#id, token });
   }
-  /** The worker has answered. */
-  told(complete: boolean, error?: Error): void {
-    this.#waiting = false;
+  /** The thread has answered. */
+  told(complete: boolean): void {
+    this.compiled = true;
+    if (--this.#awaited > 0) return;
     this.complete = complete;
-    this.#error ??= error;
+    this.mask.set(this.#shared);
     this.#wake?.();
-    this.#wake = undefined;
+  }
+  fail(error: Error): void {
+    this.complete = true;
+    this.error ??= error;
+    this.#wake?.();
   }
   close(): void {
-    this.#send({ close: this.#id });
     this.#gone();
   }
 }
 
-/** Grammars over one vocabulary. The worker starts with the first of them. */
+/** Grammars over one vocabulary. The thread starts with the first of them. */
 export class GrammarWorker implements GrammarCompiler {
   readonly #tokenizer: Tokenizer;
   readonly #vocabSize: number;
+  readonly #patience: number;
+  readonly #script: URL;
   readonly #states = new Map<number, State>();
-  #worker: Worker | undefined;
+  #vocabulary: readonly string[] | undefined;
+  #thread: MatcherThread | undefined;
   #next = 0;
-  /** Answers of the worker that are awaited: it must not keep a program running that waits for none. */
-  #asked = 0;
   #disposed = false;
 
-  constructor(tokenizer: Tokenizer, vocabSize: number) {
+  constructor(tokenizer: Tokenizer, vocabSize: number, options: GrammarOptions = {}) {
     this.#tokenizer = tokenizer;
     this.#vocabSize = vocabSize;
+    this.#patience = options.patience ?? 30_000;
+    this.#script = options.thread ?? new URL('./grammar-thread.js', import.meta.url);
   }
-  #start(): Worker {
-    const worker = new Worker(new URL('./grammar-thread.js', import.meta.url), { stderr: true });
-    worker.unref();
-    worker.on('message', ({ id, complete, error }: GrammarReply) => {
-      if (--this.#asked === 0) worker.unref();
-      this.#states.get(id)?.told(complete, error === undefined ? undefined : new ArgumentError(`grammar: ${error}`));
+  #start(): MatcherThread {
+    const thread: MatcherThread = new MatcherThread(this.#script, this.#patience, {
+      told: ({ id, complete, error }) => {
+        const state = this.#states.get(id);
+        if (error === undefined) state?.told(complete);
+        else state?.fail(new ArgumentError(`grammar: ${error}`));
+      },
+      late: (id) =>
+        this.#giveUp(thread, id, (what) => `it takes longer than ${this.#patience / 1000} seconds to ${what}`),
+      died: (id, why) => this.#giveUp(thread, id, () => why),
     });
-    worker.on('error', (e) => this.#fail(worker, e instanceof Error ? e.message : String(e)));
     // Every token as the bytes it adds; special ones are not text.
-    const vocabulary = Array.from({ length: this.#vocabSize }, (_, id) =>
+    this.#vocabulary ??= Array.from({ length: this.#vocabSize }, (_, id) =>
       this.#tokenizer.isSpecial(id) ? '' : [...this.#tokenizer.bytes(id)].map((b) => BYTE_CHARACTERS[b]).join(''),
     );
-    worker.postMessage({ vocabulary, vocabSize: this.#vocabSize } satisfies GrammarTask);
-    return worker;
+    thread.tell({ vocabulary: this.#vocabulary, vocabSize: this.#vocabSize });
+    return thread;
   }
-  /** All grammars of a worker that is gone are over; the next one starts another. */
-  #fail(worker: Worker, why: string): void {
-    if (this.#worker !== worker) return;
-    this.#worker = undefined;
-    this.#asked = 0;
-    void worker.terminate();
-    for (const state of [...this.#states.values()]) state.told(true, new ArgumentError(`grammar: ${why}`));
-    this.#states.clear();
+  /** The answer whose turn it was is over, and those that wait for the same grammar; the others go on elsewhere. */
+  #giveUp(thread: MatcherThread, id: number | undefined, why: (what: string) => string): void {
+    if (this.#thread !== thread) return;
+    this.#thread = undefined;
+    const guilty = id === undefined ? undefined : this.#states.get(id);
+    const written = (s: State): string => JSON.stringify(s.grammar);
+    const same = (s: State): boolean =>
+      s === guilty || (!!guilty && !s.compiled && !guilty.compiled && written(s) === written(guilty));
+    for (const state of this.#states.values()) {
+      if (state.error) continue;
+      if (same(state)) state.fail(new ArgumentError(`grammar: ${why(guilty?.compiled ? 'go on' : 'compile')}`));
+      else state.place();
+    }
   }
   async open(grammar: Grammar, ends: readonly number[]): Promise<GrammarState> {
     if (this.#disposed) throw new DisposedError('grammar: its engine was disposed of');
     const kept =
       grammar.kind === 'schema' ? { ...grammar, schema: keptSchema(grammar.schema, grammar.loose) } : grammar;
-    const worker = (this.#worker ??= this.#start());
     const id = this.#next++;
-    const mask = new SharedArrayBuffer(4 * Math.ceil(this.#vocabSize / 32));
-    const send = (task: GrammarTask): void => {
-      if (this.#worker !== worker) return;
-      worker.postMessage(task);
-      if (!('close' in task) && this.#asked++ === 0) worker.ref(); // somebody waits for it
+    const ask = (task: GrammarTask): void => (this.#thread ??= this.#start()).ask(id, task);
+    const gone = (): void => {
+      if (this.#states.delete(id)) this.#thread?.tell({ close: id });
     };
-    const state = new State(id, mask, send, () => this.#states.delete(id));
+    const words = Math.ceil(this.#vocabSize / 32);
+    const state = new State(id, words, { grammar: kept, ends }, { ask, gone });
     this.#states.set(id, state);
-    send({ open: id, grammar: kept, ends, mask });
-    const tooLong = setTimeout(
-      () => this.#fail(worker, `it takes longer than ${PATIENCE_MS / 1000} seconds to compile`),
-      PATIENCE_MS,
-    );
+    state.place();
     try {
       await state.ready();
       return state;
     } catch (e) {
-      this.#states.delete(id);
+      state.close();
       throw e;
-    } finally {
-      clearTimeout(tooLong);
     }
   }
   async dispose(): Promise<void> {
     this.#disposed = true;
-    const worker = this.#worker;
-    this.#worker = undefined;
-    await worker?.terminate();
+    const thread = this.#thread;
+    this.#thread = undefined;
+    for (const state of this.#states.values()) state.fail(new DisposedError('grammar: its engine was disposed of'));
+    this.#states.clear();
+    await thread?.end();
   }
 }

@@ -1,0 +1,130 @@
+// A grammar that takes too long to compile is its own client's problem: the others' answers keep to theirs.
+import assert from 'node:assert/strict';
+import { join } from 'node:path';
+import { mock, test } from 'node:test';
+import { ArgumentError, DisposedError } from '../src/base/errors.js';
+import { packageRoot } from '../src/base/paths.js';
+import { type GrammarState, GrammarWorker } from '../src/engine/grammar.js';
+import type { Grammar } from '../src/engine/request.js';
+import { loadTokenizer } from '../src/tokenizers/index.js';
+
+const VOCABULARY = 1024;
+const END = 0;
+const PATIENCE = 30_000;
+const tokenizer = loadTokenizer(join(packageRoot, 'models/builtin'));
+const thread = new URL('./grammar-stub-thread.js', import.meta.url);
+const endless = (name: string): Grammar => ({ kind: 'regex', pattern: `endless ${name}` });
+const tokensOf = (text: string): number[] => [...tokenizer.encode(text)].filter((id) => id !== END);
+
+/** A worker whose patience passes when the test says so. */
+async function patiently(body: (worker: GrammarWorker, pass: (ms: number) => Promise<void>) => Promise<void>) {
+  mock.timers.enable({ apis: ['setTimeout'] });
+  const worker = new GrammarWorker(tokenizer, VOCABULARY, { patience: PATIENCE, thread });
+  try {
+    await body(worker, async (ms) => {
+      mock.timers.tick(ms);
+      for (let turn = 0; turn < 3; turn++) await new Promise((r) => setImmediate(r));
+    });
+  } finally {
+    await worker.dispose();
+    mock.timers.reset();
+  }
+}
+/** What may come next; `written` of the text has been accepted. */
+async function maskAfter(worker: GrammarWorker, grammar: Grammar, written: readonly number[]): Promise<number[]> {
+  const state = await worker.open(grammar, [END]);
+  for (const token of written) state.accept(token);
+  await state.ready();
+  state.close();
+  return [...state.mask];
+}
+/** How an answer under way ends. */
+const fate = (opening: Promise<GrammarState>): { settled: string | undefined } => {
+  const told: { settled: string | undefined } = { settled: undefined };
+  opening.then(
+    () => (told.settled = 'opened'),
+    (e: unknown) => (told.settled = e instanceof ArgumentError ? e.message : `${e}`),
+  );
+  return told;
+};
+
+const DIGITS: Grammar = { kind: 'regex', pattern: '[0-9]{3}(abc|xyz)' };
+const SCHEMA: Grammar = {
+  kind: 'schema',
+  schema: { type: 'object', properties: { name: { type: 'string' }, age: { type: 'integer' } }, required: ['name'] },
+};
+const TEXTS: readonly (readonly [Grammar, string])[] = [
+  [DIGITS, '123xyz'],
+  [SCHEMA, '{"name": "Romeo",                "age": 17}'],
+];
+
+test('a grammar that is late ends alone; the others go on where they were', () =>
+  patiently(async (worker, pass) => {
+    const others = await Promise.all(
+      TEXTS.map(async ([grammar, text]) => ({
+        grammar,
+        left: tokensOf(text),
+        state: await worker.open(grammar, [END]),
+      })),
+    );
+    const written: number[][] = others.map(() => []);
+    const write = (i: number): void => {
+      const token = others[i].left.shift() as number;
+      const { mask } = others[i].state;
+      assert.equal((mask[token >> 5] >> (token & 31)) & 1, 1, `token ${token} is allowed`);
+      written[i].push(token);
+      others[i].state.accept(token);
+    };
+    write(0);
+    await others[0].state.ready();
+    for (let k = 0; k < 4; k++) {
+      write(1);
+      await others[1].state.ready();
+    }
+    const late = fate(worker.open(endless('one'), [END]));
+    const waiting = fate(worker.open({ kind: 'regex', pattern: '[xy]+' }, [END]));
+    write(0); // behind the late one: its mask is to come from the next thread, and the other's is there already
+    const before = [...others[1].state.mask];
+    await pass(PATIENCE - 1);
+    assert.equal(late.settled, undefined);
+    await pass(1);
+    assert.equal(late.settled, 'grammar: it takes longer than 30 seconds to compile');
+    assert.deepEqual([...others[1].state.mask], before);
+    write(1); // before the new thread has told anything
+    const fresh = new GrammarWorker(tokenizer, VOCABULARY);
+    for (const [i, { grammar, state, left }] of others.entries())
+      for (;;) {
+        await state.ready();
+        assert.deepEqual([...state.mask], await maskAfter(fresh, grammar, written[i]), `after ${written[i].length}`);
+        if (left.length === 0) break;
+        write(i);
+      }
+    while (waiting.settled === undefined) await new Promise((r) => setImmediate(r));
+    assert.equal(waiting.settled, 'opened');
+    await fresh.dispose();
+  }));
+
+test('patience counts for the grammar whose turn it is, and is lost once for those that wait for the same', () =>
+  patiently(async (worker, pass) => {
+    (await worker.open(DIGITS, [END])).close();
+    const late = ['one', 'two', 'one'].map((name) => fate(worker.open(endless(name), [END])));
+    await pass(PATIENCE);
+    const sentence = 'grammar: it takes longer than 30 seconds to compile';
+    assert.deepEqual(
+      late.map((l) => l.settled),
+      [sentence, undefined, sentence],
+    );
+    await pass(PATIENCE - 1);
+    assert.equal(late[1].settled, undefined);
+    await pass(1);
+    assert.equal(late[1].settled, sentence);
+    assert.ok(await worker.open(DIGITS, [END]));
+  }));
+
+test('whoever waits hears of the end', async () => {
+  const worker = new GrammarWorker(tokenizer, VOCABULARY, { thread });
+  const opening = worker.open(endless('one'), [END]);
+  const refused = assert.rejects(opening, DisposedError);
+  await worker.dispose();
+  await refused;
+});
