@@ -145,6 +145,7 @@ describe('chat completions', { skip: noModel }, () => {
           : ['{"city":', ' "Oslo"}'],
     });
     const ask = { messages: user('weather?'), tools: [WEATHER] };
+    const CLOCK = { type: 'function', function: { name: 'clock', parameters: { type: 'object' } } };
     const choice = { type: 'function', function: { name: 'weather' } };
     const named = (await (await s.post('/v1/chat/completions', { ...ask, tool_choice: choice })).json()).choices[0];
     assert.deepEqual(s.engine.requests[0].grammar, {
@@ -159,7 +160,7 @@ describe('chat completions', { skip: noModel }, () => {
     assert.equal(required.message.tool_calls[0].function.arguments, '{"city": "Rome"}');
     assert.equal(required.finish_reason, 'tool_calls');
     for (const [stream, max_tokens] of [false, true].flatMap((streams) => [1, 2].map((n) => [streams, n] as const))) {
-      const cut = { ...ask, tools: [WEATHER, WEATHER], tool_choice: 'required', max_tokens, stream };
+      const cut = { ...ask, tools: [WEATHER, CLOCK], tool_choice: 'required', max_tokens, stream };
       const got = await s.post('/v1/chat/completions', cut);
       const parts = stream
         ? (await events(got)).slice(0, -1).map((f) => JSON.parse(f.data).choices[0])

@@ -152,6 +152,7 @@ function renderChat(body: ChatRequest, chatter: Chatter): string {
     variables: {
       ...(body.reasoning_effort != null && { reasoning_effort: body.reasoning_effort }),
       ...(body.reasoning_effort === 'none' && { enable_thinking: false }),
+      ...(body.verbosity != null && { verbosity: body.verbosity }),
       ...body.chat_template_kwargs,
     },
   });
@@ -182,8 +183,19 @@ export function prepareChat(asked: ChatRequest, chatter: Chatter): PreparedChat 
   const schemas = schemasOf(tools);
   if (body.top_logprobs && !body.logprobs)
     throw badRequest('top_logprobs: is told with logprobs: true only', 'top_logprobs');
-  if (typeof choice === 'object' || choice === 'required')
+  if (schemas.size < tools.length) {
+    const twice = tools.find((t, i) => tools.findIndex((o) => o.function.name === t.function.name) < i);
+    throw badRequest(`tools: there are two of the name ${twice?.function.name}`, 'tools');
+  }
+  if (typeof choice === 'object' || choice === 'required') {
     if (tools.length === 0) throw badRequest('tool_choice: there are no tools to choose from', 'tool_choice');
+  } else if (tools.length > 0 && !chatter.showsTools)
+    throw badRequest(
+      `tools: the chat template of ${engine.name} shows the model none; tool_choice "required" or a named function ` +
+        'binds its answer all the same',
+      'tools',
+      'unsupported',
+    );
   const forced =
     choice === 'required' || typeof choice === 'object'
       ? forcedCalls(choice === 'required' ? choice : { name: choice.function.name }, schemas, parallel)

@@ -36,6 +36,8 @@ export interface Chatter {
   /** The template's source, or nothing: such a model completes texts only. */
   readonly template: string | undefined;
   readonly tools: ToolFormat | undefined;
+  /** Whether a request's tools reach the model, or somebody says that it knows how to call them. */
+  readonly showsTools: boolean;
   readonly reasoning: ReasoningMarks | undefined;
   /** The longest text of one token: longer prompts than the context times this are refused before they are read. */
   readonly longestToken: number;
@@ -51,7 +53,9 @@ function chatter(engine: Engine, named?: string): Chatter {
     longestToken = Math.max(longestToken, tokenizer.token(id)?.length ?? 0);
   const tools = toolFormat(forTools, named);
   if (named !== undefined && !tools) throw badRequest(`there is no tool format ${JSON.stringify(named)}`);
-  return { engine, template, tools, reasoning: template ? reasoningMarks(template) : undefined, longestToken };
+  const showsTools = named !== undefined || /\btools\b/.test(forTools);
+  const reasoning = template ? reasoningMarks(template) : undefined;
+  return { engine, template, tools, showsTools, reasoning, longestToken };
 }
 
 interface ListedModel {

@@ -67,6 +67,8 @@ function toChat(body: Omit<MessagesRequest, 'max_tokens'> & { max_tokens?: numbe
   const choice = body.tool_choice;
   if (choice?.type === 'tool' && !choice.name) throw badRequest('tool_choice: the tool has a name', 'tool_choice');
   const last = body.messages.at(-1);
+  const effort = body.output_config?.effort;
+  const format = body.output_config?.format ?? body.output_format;
   return {
     model: body.model,
     messages: [...(system ? [{ role: 'system' as const, content: system }] : []), ...body.messages.flatMap(turnsOf)],
@@ -88,6 +90,8 @@ function toChat(body: Omit<MessagesRequest, 'max_tokens'> & { max_tokens?: numbe
           ? { type: 'function', function: { name: choice.name ?? '' } }
           : CHOICES[choice.type],
     parallel_tool_calls: choice?.disable_parallel_tool_use ? false : undefined,
+    reasoning_effort: effort === 'max' ? 'xhigh' : effort,
+    response_format: format && { type: 'json_schema', json_schema: { schema: format.schema } },
     chat_template_kwargs: body.thinking && { enable_thinking: body.thinking.type !== 'disabled' },
     // An answer that the client has begun is gone on with.
     continue_final_message: last?.role === 'assistant',

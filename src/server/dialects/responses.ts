@@ -75,6 +75,7 @@ function toChat(body: ResponsesRequest): ChatRequest {
     tool_choice: choiceOf(body.tool_choice),
     parallel_tool_calls: body.parallel_tool_calls,
     reasoning_effort: body.reasoning?.effort,
+    verbosity: body.text?.verbosity,
     response_format:
       format?.type === 'json_schema'
         ? { type: 'json_schema', json_schema: { name: format.name, schema: format.schema } }
@@ -104,7 +105,7 @@ const headOf = (body: ResponsesRequest, model: string): object => ({
   reasoning: { effort: body.reasoning?.effort ?? null, summary: null },
   store: false,
   temperature: body.temperature ?? 1,
-  text: { format: body.text?.format ?? { type: 'text' } },
+  text: { format: body.text?.format ?? { type: 'text' }, verbosity: body.text?.verbosity ?? 'medium' },
   tool_choice: body.tool_choice ?? 'auto',
   tools: body.tools ?? [],
   top_p: body.top_p ?? 1,

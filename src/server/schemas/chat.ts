@@ -2,12 +2,7 @@
 // answer and are not served are refused by name.
 import { z } from 'zod';
 import { samplingFields } from './sampling.js';
-
-/**
- * A field of OpenAI's that is not served: anything but null or what it means to be absent is an error that names it.
- */
-const refused = (instead: string, harmless: readonly unknown[] = []) =>
-  z.custom<unknown>((v) => v == null || harmless.includes(v), { error: `is not served: ${instead}` }).optional();
+import { fieldsElsewhere, refused } from './unserved.js';
 
 const part = z.object({ type: z.string(), text: z.string().nullish(), refusal: z.string().nullish() });
 const toolCall = z.object({
@@ -69,6 +64,7 @@ export const chatRequest = z.object({
   model: z.string().nullish(),
   messages: z.array(chatMessage).min(1),
   ...samplingFields,
+  ...fieldsElsewhere,
   max_tokens: z.int().min(1).nullish(),
   max_completion_tokens: z.int().min(1).nullish(),
   logprobs: z.boolean().nullish(),
@@ -89,9 +85,11 @@ export const chatRequest = z.object({
   parallel_tool_calls: z.boolean().nullish(),
   response_format: responseFormat.nullish(),
   reasoning_effort: z.enum(['none', 'minimal', 'low', 'medium', 'high', 'xhigh']).nullish(),
+  verbosity: z.enum(['low', 'medium', 'high']).nullish(),
   chat_template_kwargs: z.record(z.string(), z.unknown()).nullish(),
   add_generation_prompt: z.boolean().nullish(),
   continue_final_message: z.boolean().nullish(),
+  echo: refused('the answer stands alone', false),
   chat_template: refused("the model's own template is used"),
   functions: refused('use tools'),
   function_call: refused('use tool_choice'),

@@ -1,6 +1,7 @@
 // What POST /v1/completions, /v1/embeddings, /rerank, /tokenize and /detokenize take.
 import { z } from 'zod';
 import { samplingFields } from './sampling.js';
+import { fieldsElsewhere, refused } from './unserved.js';
 
 const tokens = z.array(z.int().min(0));
 
@@ -14,13 +15,14 @@ export const completionRequest = z.object({
     z.array(tokens.min(1)).min(1).max(256),
   ]),
   ...samplingFields,
+  ...fieldsElsewhere,
   max_tokens: z.int().min(0).nullish(),
   logprobs: z.int().min(0).max(20).nullish(),
   echo: z.boolean().nullish(),
   stream: z.boolean().nullish(),
   stream_options: z.object({ include_usage: z.boolean().nullish() }).nullish(),
-  best_of: z.literal(1, 'is not served: only 1').nullish(),
-  suffix: z.literal('', 'is not served: text goes on at its end').nullish(),
+  suffix: refused('text goes on at its end', ''),
+  response_format: refused('/v1/chat/completions has it', { type: 'text' }),
 });
 export type CompletionRequest = z.output<typeof completionRequest>;
 
@@ -46,13 +48,20 @@ export const rerankRequest = z.object({
     .max(2048),
   top_n: z.int().min(1).nullish(),
   return_documents: z.boolean().nullish(),
+  rank_fields: refused('documents are texts, or objects with a text', ['text']),
+  max_tokens_per_doc: refused('what the model reads of a text is its own'),
+  max_chunks_per_doc: refused('documents are read in one piece', 1),
 });
 
 export const tokenizeRequest = z.object({
   model: z.string().nullish(),
-  /** The text; llama.cpp's clients call it content. */
+  /** The text; llama.cpp's clients call it content, and say add_special. */
   prompt: z.string().nullish(),
   content: z.string().nullish(),
   add_special_tokens: z.boolean().nullish(),
+  add_special: z.boolean().nullish(),
+  messages: refused('/v1/messages/count_tokens counts the tokens of a conversation'),
+  with_pieces: refused('/detokenize has the text of tokens', false),
+  return_token_strs: refused('/detokenize has the text of tokens', false),
 });
 export const detokenizeRequest = z.object({ model: z.string().nullish(), tokens });

@@ -1,5 +1,6 @@
 // What POST /v1/messages takes: Anthropic's API.
 import { z } from 'zod';
+import { refused } from './unserved.js';
 
 /** Blocks of all kinds; those that are not served are refused where they are read, by their type. */
 const block = z.looseObject({
@@ -13,6 +14,10 @@ const block = z.looseObject({
   content: z.unknown().optional(),
 });
 export type Block = z.output<typeof block>;
+
+const format = z.object({ type: z.literal('json_schema'), schema: z.record(z.string(), z.unknown()) });
+/** Thoughts of earlier turns are the chat template's to show or not; other edits would change the conversation. */
+const edits = z.array(z.looseObject({ type: z.string().regex(/^clear_thinking_/, 'is not served: messages stay') }));
 
 export const messagesRequest = z.object({
   model: z.string().nullish(),
@@ -46,6 +51,17 @@ export const messagesRequest = z.object({
     })
     .nullish(),
   thinking: z.looseObject({ type: z.enum(['enabled', 'disabled', 'adaptive']) }).nullish(),
+  output_config: z
+    .looseObject({
+      effort: z.enum(['low', 'medium', 'high', 'xhigh', 'max']).nullish(),
+      format: format.nullish(),
+    })
+    .nullish(),
+  /** What output_config.format was called first. */
+  output_format: format.nullish(),
+  context_management: z.looseObject({ edits: edits.nullish() }).nullish(),
+  mcp_servers: refused('the server reaches no network', []),
+  container: refused('the server runs no programs'),
 });
 export type MessagesRequest = z.output<typeof messagesRequest>;
 export const countTokensRequest = messagesRequest.extend({ max_tokens: z.int().min(1).nullish() });

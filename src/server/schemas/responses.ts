@@ -1,9 +1,10 @@
 // What POST /v1/responses takes: OpenAI's newer API, without its memory: each request brings its whole history.
 import { z } from 'zod';
+import { refused } from './unserved.js';
 
 const part = z.object({ type: z.string(), text: z.string().nullish(), refusal: z.string().nullish() });
 const content = z.union([z.string(), z.array(part)]);
-const without = (instead: string) => z.null({ error: `is not served: ${instead}` }).optional();
+const MEMORY = 'the server keeps no conversations; send the whole input';
 
 const named = z.object({ type: z.literal('function'), name: z.string() });
 const inputItem = z.union([
@@ -75,13 +76,22 @@ export const responsesRequest = z.object({
           }),
         ])
         .nullish(),
+      verbosity: z.enum(['low', 'medium', 'high']).nullish(),
     })
     .nullish(),
   reasoning: z.object({ effort: z.enum(['none', 'minimal', 'low', 'medium', 'high', 'xhigh']).nullish() }).nullish(),
   metadata: z.record(z.string(), z.string()).nullish(),
-  previous_response_id: without('the server keeps no conversations; send the whole input'),
-  conversation: without('the server keeps no conversations; send the whole input'),
-  background: z.literal(false, 'is not served: answers are not kept').nullish(),
+  previous_response_id: refused(MEMORY),
+  conversation: refused(MEMORY),
+  prompt: refused('the server keeps no prompts; send instructions and input'),
+  background: refused('answers are not kept', false),
+  truncation: refused('what does not fit is refused', 'disabled'),
+  // Others name what only their vendor's tools and models make: none of it comes up here.
+  include: z
+    .array(
+      z.string().refine((what) => !what.endsWith('logprobs'), 'is not served here; /v1/chat/completions has logprobs'),
+    )
+    .nullish(),
   user: z.string().nullish(),
 });
 export type ResponsesRequest = z.output<typeof responsesRequest>;

@@ -1,0 +1,37 @@
+// Fields that would change the answer and are not served: they are refused by name, with what to do instead.
+import { z } from 'zod';
+
+/** A field that may only be null, or say what its absence means. */
+export const refused = (instead: string, ...harmless: readonly unknown[]) =>
+  z
+    .custom<unknown>((v) => v == null || harmless.some((h) => JSON.stringify(h) === JSON.stringify(v)), {
+      error: `is not served: ${instead}`,
+    })
+    .optional();
+
+const FORMAT = 'use response_format of /v1/chat/completions';
+const DRAWS = 'tokens are drawn by temperature, top_k, top_p, min_p and typical_p';
+
+/** What other servers take beside OpenAI's fields: their clients would not notice that nothing came of it. */
+export const fieldsElsewhere = {
+  guided_json: refused(FORMAT),
+  guided_regex: refused(FORMAT),
+  guided_choice: refused(FORMAT),
+  guided_grammar: refused(FORMAT),
+  structured_outputs: refused(FORMAT),
+  grammar: refused(FORMAT),
+  json_schema: refused(FORMAT),
+  best_of: refused('only 1', 1),
+  use_beam_search: refused('tokens are drawn one by one', false),
+  length_penalty: refused('tokens are drawn one by one', 1),
+  bad_words: refused('use logit_bias', []),
+  logits_processors: refused('use logit_bias', []),
+  include_stop_str_in_output: refused('answers end before the stop text', false),
+  skip_special_tokens: refused('special tokens are not shown', true),
+  truncate_prompt_tokens: refused('prompts are read whole'),
+  prompt_logprobs: refused('use echo and logprobs of /v1/completions'),
+  mirostat: refused(DRAWS, 0),
+  dry_multiplier: refused(DRAWS, 0),
+  xtc_probability: refused(DRAWS, 0),
+  samplers: refused(DRAWS),
+} as const;
