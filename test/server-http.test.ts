@@ -236,6 +236,16 @@ describe('the server', { skip: noModel }, () => {
     await closed;
     await assert.rejects(fetch(`${s.server.url}/health`));
   });
+  test('and waits for nobody who asks nothing', { timeout: 60_000 }, async () => {
+    const s = await scripted({ answer: () => ['a', 100, 'b'] });
+    const silent = connect(s.server.port, '127.0.0.1').on('error', () => {});
+    await once(silent, 'connect');
+    const gone = once(silent, 'close');
+    const response = await s.post(CHAT, { ...ask, stream: true });
+    const closed = s.server.close(3600);
+    assert.match(await response.text(), /"b".*\[DONE\]/s);
+    await Promise.all([closed, gone]);
+  });
   test('and ends what does not', async () => {
     const s = await scripted(endless);
     const response = await s.post(CHAT, { ...ask, stream: true });

@@ -124,9 +124,10 @@ async function listen(
     ...(given['tool-format'] && { toolFormat: given['tool-format'] }),
   };
   const server = await serve(models, settings);
+  const ended = untilSignal(server.close); // whoever reads that it is ready may end it
   if (engine) tellReady(engine, settings.log, server.url);
   console.log(`chat at ${server.url}/  status at ${server.url}/status  API at ${server.url}/v1  (Ctrl-C ends)`);
-  await untilSignal(server.close);
+  await ended;
   embedder?.model.dispose();
 }
 

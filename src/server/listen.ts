@@ -1,5 +1,5 @@
 // A server on an address: who may reach it is decided here; it ends in order, answers under way first.
-import type { Server } from 'node:http';
+import type { Server, ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { createAdaptorServer } from '@hono/node-server';
 import { ArgumentError } from '../base/errors.js';
@@ -71,6 +71,18 @@ export async function serve(models: ServedModels, options: ServeOptions = {}): P
   });
   const bound = (server.address() as AddressInfo).port;
   const shown = host.includes(':') ? `[${host.replace(/^\[|\]$/g, '')}]` : host;
+  // Connections without a request, and those that never had one, do not count as answers under way.
+  const unanswered = new Set<ServerResponse>();
+  const endIfAnswered = (): void => {
+    if (parts.closing && unanswered.size === 0) server.closeAllConnections();
+  };
+  server.on('request', (_, response: ServerResponse) => {
+    unanswered.add(response);
+    response.on('close', () => {
+      unanswered.delete(response);
+      endIfAnswered();
+    });
+  });
   let closed: Promise<void> | undefined;
   return {
     url: `http://${shown}:${bound}`,
@@ -84,7 +96,7 @@ export async function serve(models: ServedModels, options: ServeOptions = {}): P
           clearTimeout(hurry);
           resolve();
         });
-        server.closeIdleConnections();
+        endIfAnswered();
       }));
     },
   };
