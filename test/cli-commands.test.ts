@@ -6,6 +6,7 @@ import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { test } from 'node:test';
 import { packageRoot, packageVersion } from '../src/base/paths.js';
+import { helpLines } from '../src/cli/chat.js';
 import { main, scratch, wick, wickIn } from './cli-support.js';
 import { noModel } from './server-support.js';
 
@@ -122,6 +123,37 @@ test('a conversation by pipe: answers, commands, the same for the same seed', { 
   });
   assert.equal(bad.status, 1);
   assert.match(bad.stderr, /no command \/nonsense/);
+});
+
+test('a conversation goes on: other answers by /retry, messages without an answer taken back', {
+  skip: noModel,
+}, () => {
+  const input = [
+    ...['/set seed 1', '/set max_tokens 8', '/set temperature 2', 'Who?', '/retry', '/retry'],
+    ...['word '.repeat(400), 'two \\', 'lines', '/history', '/set seed', ''],
+  ].join('\n');
+  const r = spawnSync(process.execPath, [main, 'chat', '--device', 'cpu'], { input, encoding: 'utf8' });
+  assert.equal(r.status, 1, 'one message was refused');
+  assert.match(r.stderr, /^generate: the prompt has \d+ tokens; .* the context of 256\n$/);
+  const [before, history] = r.stdout.split('user: Who?\nassistant: ');
+  assert.ok(before.startsWith('seed 1\nmax_tokens 8\ntemperature 2\n'), before);
+  // Greedy words would be the same three times; the last one stays in the conversation.
+  const answers = before.slice('seed 1\nmax_tokens 8\ntemperature 2\n'.length);
+  const last = history.slice(0, history.indexOf('user: two \nlines\n'));
+  assert.ok(answers.includes(last), r.stdout);
+  assert.equal(answers.split(last).length, 2, 'a seed gives each try its own answer');
+  assert.ok(!r.stdout.includes('word word'), 'the message that does not fit is no part of the conversation');
+  assert.ok(r.stdout.endsWith('seed (default)\n'));
+});
+test('/help fits the terminal', () => {
+  for (const columns of [30, 60, 80, 200]) {
+    const lines = helpLines(columns);
+    assert.deepEqual(
+      lines.filter((line) => line.length > columns),
+      [],
+    );
+    assert.match(lines.join(' ').replace(/\s+/g, ' '), /\/undo take back the last message and its answer/);
+  }
 });
 
 test('bench model prints a table, or JSON', { skip: noModel }, () => {

@@ -9,6 +9,7 @@ import type { ChatRequest, ChatTurn } from '../server/schemas/chat.js';
 import { type Chatter, Served } from '../server/served.js';
 import { ENGINE_HELP, ENGINE_OPTIONS, openEngine } from './open-engine.js';
 import { numberOf, parameterSize } from './open-model.js';
+import { wrap } from './table.js';
 import { styled } from './terminal.js';
 
 const HELP = `wick chat [options]
@@ -41,6 +42,8 @@ class Conversation {
   readonly settings: Partial<Record<Setting, number>>;
   system: string | undefined;
   turns: ChatTurn[] = [];
+  /** Answers to the last message that were not good enough: with a seed, each next one has its own. */
+  retries = 0;
   #abort: AbortController | undefined;
   constructor(chatter: Chatter, system: string | undefined, settings: Partial<Record<Setting, number>>) {
     this.#chatter = chatter;
@@ -53,8 +56,20 @@ class Conversation {
     this.#abort?.abort();
     return writing;
   }
-  messages(): ChatTurn[] {
-    return [...(this.system ? [{ role: 'system' as const, content: this.system }] : []), ...this.turns];
+  messages(turns = this.turns): ChatTurn[] {
+    return [...(this.system ? [{ role: 'system' as const, content: this.system }] : []), ...turns];
+  }
+  /** Answers a message, or takes it back where there can be no answer. */
+  async ask(content: string): Promise<void> {
+    this.retries = 0;
+    const turn: ChatTurn = { role: 'user', content };
+    this.turns.push(turn);
+    try {
+      await this.answer();
+    } catch (error) {
+      if (this.turns.at(-1) === turn) this.turns.pop();
+      throw error;
+    }
   }
   /** Answers the last message, to the terminal; the oldest messages give way where the context is full. */
   async answer(): Promise<void> {
@@ -86,27 +101,47 @@ class Conversation {
       process.stdout.write(text.endsWith('\n') ? '' : '\n');
       if (process.stderr.isTTY)
         console.error(
-          styled(figures(await generation.usage, (first - begin) / 1000, signal.aborted), 'dim', process.stderr),
+          styled(figures(await generation.usage, first && first - begin, signal.aborted), 'dim', process.stderr),
         );
+      this.turns.push({ role: 'assistant', content: text });
     } finally {
       this.#abort = undefined;
-      this.turns.push({ role: 'assistant', content: text });
     }
   }
   #prepared(): ReturnType<typeof prepareChat> {
-    for (;;) {
-      const prepared = prepareChat({ messages: this.messages(), ...this.settings } as ChatRequest, this.#chatter);
-      const { contextTokens } = this.#chatter.engine.limits;
-      if (prepared.request.prompt.length < contextTokens) return prepared;
-      if (this.turns.length < 3) throw new ContextError(prepared.request.prompt.length, contextTokens);
-      this.turns.splice(0, 2);
-      console.error(styled('(the two oldest messages no longer fit and were left out)', 'dim', process.stderr));
+    const { contextTokens } = this.#chatter.engine.limits;
+    const { seed } = this.settings;
+    const settings = { ...this.settings, ...(seed !== undefined && { seed: seed + this.retries }) };
+    for (let left = 0; ; left += 2) {
+      const turns = this.turns.slice(left);
+      const prepared = prepareChat({ messages: this.messages(turns), ...settings } as ChatRequest, this.#chatter);
+      const { length } = prepared.request.prompt;
+      if (length >= contextTokens && turns.length < 3) throw new ContextError(length, contextTokens);
+      if (length >= contextTokens) continue;
+      this.turns = turns;
+      if (left > 0)
+        console.error(styled(`(the ${left} oldest messages no longer fit and were left out)`, 'dim', process.stderr));
+      return prepared;
     }
   }
 }
-const figures = (u: Usage, first: number, stopped: boolean): string =>
-  `${u.tokens} tokens${u.tokens > 1 && u.decodeSeconds > 0 ? `, ${((u.tokens - 1) / u.decodeSeconds).toFixed(1)} a second` : ''}, ` +
-  `first after ${(first * 1000).toFixed(0)} ms${stopped ? ', stopped' : ''}`;
+/** What an answer took: `first` milliseconds to its first token, or 0 where it was stopped before. */
+function figures(u: Usage, first: number, stopped: boolean): string {
+  const rate = u.tokens > 1 && u.decodeSeconds > 0 && `${((u.tokens - 1) / u.decodeSeconds).toFixed(1)} a second`;
+  const parts = [`${u.tokens} tokens`, rate, first > 0 && `first after ${first.toFixed(0)} ms`, stopped && 'stopped'];
+  return parts.filter(Boolean).join(', ');
+}
+
+/** The commands and what they do, side by side; in a narrow terminal one below the other. */
+export function helpLines(columns: number): string[] {
+  const width = Math.max(...Object.keys(COMMANDS).map((c) => c.length)) + 2;
+  return Object.entries(COMMANDS).flatMap(([name, meaning]) => {
+    if (columns < 60)
+      return [`  ${name}`, ...`    ${wrap(meaning, '', columns - 4).replaceAll('\n', '\n    ')}`.split('\n')];
+    const [first, ...more] = wrap(meaning, '', columns - width - 2).split('\n');
+    return [`  ${name.padEnd(width)}${first}`, ...more.map((line) => `  ${' '.repeat(width)}${line}`)];
+  });
+}
 
 /** Runs a /command; whether to go on, and whether an answer is wanted. */
 function command(line: string, talk: Conversation): 'go on' | 'answer' | 'end' {
@@ -126,6 +161,7 @@ function command(line: string, talk: Conversation): 'go on' | 'answer' | 'end' {
       return 'go on';
     case '/retry':
       if (talk.turns.at(-1)?.role === 'assistant') talk.turns.pop();
+      talk.retries++;
       if (talk.turns.length > 0) return 'answer';
       console.log('there is nothing to answer yet');
       return 'go on';
@@ -148,12 +184,10 @@ function command(line: string, talk: Conversation): 'go on' | 'answer' | 'end' {
       }
       console.log(`saved to ${rest}`);
       return 'go on';
-    case '/help': {
-      const width = Math.max(...Object.keys(COMMANDS).map((c) => c.length));
-      for (const [c, meaning] of Object.entries(COMMANDS)) console.log(`  ${c.padEnd(width)}  ${meaning}`);
+    case '/help':
+      helpLines(process.stdout.isTTY ? process.stdout.columns : 120).forEach((line) => console.log(line));
       console.log('A line that ends with \\ goes on in the next one.');
       return 'go on';
-    }
     default:
       throw new ArgumentError(`chat: there is no command ${name}; /help lists them`);
   }
@@ -168,6 +202,7 @@ function set(name: string | undefined, value: string | undefined, talk: Conversa
   const given = numberOf('chat', name, value);
   if (given === undefined) delete talk.settings[name as Setting];
   else talk.settings[name as Setting] = given;
+  console.log(`${name} ${given ?? '(default)'}`);
 }
 
 export async function run(argv: readonly string[]): Promise<number> {
@@ -215,15 +250,22 @@ async function converse(talk: Conversation): Promise<number> {
   };
   reader.on('SIGINT', interrupted);
   process.on('SIGINT', interrupted);
-  const prompt = terminal ? styled('> ', 'cyan') : '';
-  reader.setPrompt(prompt);
-  reader.prompt();
+  let closed = false;
+  reader.on('close', () => (closed = true));
+  /** Asks for a line, or for the rest of one; who reads a pipe has read all of it by now. */
+  const prompt = (sign: string): void => {
+    if (closed) return;
+    reader.setPrompt(terminal ? styled(sign, 'cyan') : '');
+    reader.prompt();
+  };
+  prompt('> ');
   let held = '';
   let status = 0;
   try {
     for await (const raw of reader) {
       if (raw.endsWith('\\')) {
         held += `${raw.slice(0, -1)}\n`;
+        prompt('. ');
         continue;
       }
       const line = (held + raw).trim();
@@ -231,16 +273,13 @@ async function converse(talk: Conversation): Promise<number> {
       try {
         const next = line === '' ? 'go on' : line.startsWith('/') ? command(line, talk) : 'answer';
         if (next === 'end') break;
-        if (next === 'answer') {
-          if (!line.startsWith('/')) talk.turns.push({ role: 'user', content: line });
-          await talk.answer();
-        }
+        if (next === 'answer') await (line.startsWith('/') ? talk.answer() : talk.ask(line));
       } catch (error) {
         if (!(error instanceof WickError) && !(error instanceof Error && error.name === 'ApiError')) throw error;
         console.error(styled(error.message, 'red', process.stderr));
         if (!terminal) status = 1;
       }
-      reader.prompt();
+      prompt('> ');
     }
   } finally {
     process.off('SIGINT', interrupted);
