@@ -48,6 +48,9 @@ test('errors are one sentence, without a stack', () => {
   }
 });
 
+/** The options that a text names. */
+const optionsIn = (text: string): string[] => [...new Set(text.match(/(?<=[\s(|["])--[a-z][a-z-]*/g) ?? [])].sort();
+
 test('completion knows every command and its options', () => {
   for (const shell of ['bash', 'zsh', 'fish']) {
     const { status, stdout } = wick('completion', shell);
@@ -56,6 +59,10 @@ test('completion knows every command and its options', () => {
     assert.match(stdout, /embedding-model/);
   }
   const script = wick('completion', 'bash').stdout;
+  for (const name of names()) {
+    const completed = new RegExp(`^ +${name}\\) (.*) ;;$`, 'm').exec(script)?.[1] ?? 'no line';
+    assert.deepEqual(optionsIn(completed), optionsIn(wick(name, '--help').stdout), `src/cli/completion.ts: ${name}`);
+  }
   const tried = spawnSync(
     'bash',
     [

@@ -7,8 +7,34 @@ const HELP = `wick completion bash|zsh|fish    a script for the shell
   zsh     source <(wick completion zsh)           in ~/.zshrc, after compinit
   fish    wick completion fish | source           in ~/.config/fish/config.fish`;
 
-/** The options that a command's help names. */
-const optionsIn = (help: string): string[] => [...new Set(help.match(/(?<=[\s(|[])--[a-z][a-z-]*/g) ?? [])].sort();
+/**
+ * The options that each command's help names, in a table: a shell asks when it starts, and should not wait until every
+ * command's modules are read. test/cli-commands.test.ts compares it with the help.
+ */
+const OPTIONS: Readonly<Record<string, string>> = {
+  tour: '',
+  generate:
+    'cache-type device dtype experts json max-tokens min-p model repetition-penalty seed temperature top-k top-p',
+  chat:
+    'cache-type context device dtype max-running max-tokens memory-share min-p model repetition-penalty seed ' +
+    'system temperature top-k top-p',
+  serve:
+    'alias api-key-file cache-type context device dtype embedding-model experts host max-body max-running ' +
+    'max-waiting memory-share model name only-embeddings origin port quiet rate timeout tool-format without-keys',
+  embed: 'batch compare device json model normalize prompt',
+  bench: 'batch cache-type context device dtype json max-running memory-share model prompt tokens',
+  inspect: 'json',
+  quantize: 'allow-requantize imatrix json threads type',
+  perplexity: 'context device dtype json model quick stride',
+  parity: 'against bail bench candle check device dtype from golden html jobs json model op out pin save strict',
+  certify: 'device jobs out quick',
+  ops: '',
+  kernels: 'arch clear jobs ops out sample',
+  devices: 'json',
+  env: 'json',
+  emulate: 'args block check genco grid offload-arch seed shared show target threads',
+  completion: '',
+};
 
 type Options = ReadonlyMap<string, readonly string[]>;
 const SHELLS: Readonly<Record<string, (summaries: Readonly<Record<string, string>>, options: Options) => string>> = {
@@ -50,12 +76,8 @@ compdef _wick wick`,
     ].join('\n'),
 };
 
-/** Prints the script; `helpOf` gives a command's help, where its options stand. */
-export async function completionScript(
-  argv: readonly string[],
-  summaries: Readonly<Record<string, string>>,
-  helpOf: (name: string) => Promise<string>,
-): Promise<number> {
+/** Prints the script, which knows these commands. */
+export function completionScript(argv: readonly string[], summaries: Readonly<Record<string, string>>): number {
   const [shell] = argv;
   if (shell === undefined || shell === '--help' || shell === '-h') {
     console.log(HELP);
@@ -63,8 +85,9 @@ export async function completionScript(
   }
   if (!Object.hasOwn(SHELLS, shell))
     throw new ArgumentError(`completion: there is no script for ${JSON.stringify(shell)}; there is bash, zsh and fish`);
-  const options = new Map<string, readonly string[]>();
-  for (const name of Object.keys(summaries)) options.set(name, optionsIn(await helpOf(name)));
+  const options = new Map(
+    Object.entries(OPTIONS).map(([name, list]) => [name, list === '' ? [] : list.split(' ').map((o) => `--${o}`)]),
+  );
   console.log(SHELLS[shell](summaries, options));
   return 0;
 }

@@ -1,5 +1,4 @@
 // `wick devices`: what there is, with library versions, and why anything is missing.
-import '../index.js';
 import { parseArgs } from 'node:util';
 import { libraryReports } from '../driver/ffi.js';
 import { machineReport } from '../driver/report.js';

@@ -3,10 +3,7 @@
 import * as modules from 'node:module';
 import { env } from '../base/environment.js';
 import { WickError } from '../base/errors.js';
-import { cacheFolder } from '../base/kept-files.js';
 import { packageVersion } from '../base/paths.js';
-import { placeFromEnvironment } from '../distributed/launcher.js';
-import { completionScript } from './completion.js';
 import { endWithReader } from './terminal.js';
 
 interface Command {
@@ -62,23 +59,13 @@ const COMMANDS: Readonly<Record<string, Command>> = {
   emulate: { summary: 'run one kernel of an AMD code object with no GPU', load: () => import('./emulate.js') },
   completion: {
     summary: 'a script that lets bash, zsh or fish complete these commands',
-    load: async () => ({ run: (argv) => completionScript(argv, commandNames(), helpOf) }),
+    load: async () => {
+      const { completionScript } = await import('./completion.js');
+      const summaries = Object.fromEntries(Object.entries(COMMANDS).map(([name, c]) => [name, c.summary]));
+      return { run: (argv) => completionScript(argv, summaries) };
+    },
   },
 };
-const commandNames = (): Record<string, string> =>
-  Object.fromEntries(Object.entries(COMMANDS).map(([name, c]) => [name, c.summary]));
-/** What a command prints when it is asked for help. */
-async function helpOf(name: string): Promise<string> {
-  const lines: string[] = [];
-  const print = console.log;
-  console.log = (...words: unknown[]) => void lines.push(words.join(' '));
-  try {
-    await (await COMMANDS[name].load()).run(['--help']);
-  } finally {
-    console.log = print;
-  }
-  return lines.join('\n');
-}
 
 function help(): string {
   const width = Math.max(...Object.keys(COMMANDS).map((n) => n.length));
@@ -103,14 +90,15 @@ async function main([name, ...rest]: readonly string[]): Promise<number> {
     console.error(`wick: there is no command ${JSON.stringify(name)}\n\n${help()}`);
     return 2;
   }
-  keepCompiled();
+  await keepCompiled();
   if (command.onGpu) await beginOpening(rest);
   return (await command.load()).run(rest);
 }
 /** Since Node 22, modules can be kept as they were compiled: later commands start sooner. */
-function keepCompiled(): void {
+async function keepCompiled(): Promise<void> {
   const { enableCompileCache } = modules as { enableCompileCache?: (folder: string) => unknown };
   if (!enableCompileCache) return;
+  const { cacheFolder } = await import('../base/kept-files.js');
   try {
     enableCompileCache(cacheFolder('modules', true));
   } catch (e) {
@@ -121,7 +109,9 @@ function keepCompiled(): void {
 async function beginOpening(argv: readonly string[]): Promise<void> {
   const at = argv.findIndex((a) => a === '--device' || a.startsWith('--device='));
   const device = at < 0 ? undefined : (argv[at].split('=')[1] ?? argv[at + 1]);
-  if (argv.includes('--help') || argv.includes('-h') || placeFromEnvironment()) return;
+  if (argv.includes('--help') || argv.includes('-h') || (device && !device.startsWith('cuda'))) return;
+  const { placeFromEnvironment } = await import('../distributed/launcher.js');
+  if (placeFromEnvironment()) return;
   const { headStart } = await import('../driver/head-start.js');
   headStart(device);
 }
