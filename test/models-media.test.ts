@@ -5,6 +5,7 @@ import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { test } from 'node:test';
 import { brotliDecompressSync, deflateSync } from 'node:zlib';
+import jpeg from 'jpeg-js';
 import { packageRoot } from '../src/base/paths.js';
 import { saveTensors } from '../src/io/index.js';
 import { LogMel, readWav } from '../src/models/audio.js';
@@ -90,6 +91,29 @@ test('a PNG file has the pixels that its header promises, and not too many', () 
   assert.throws(() => readPicture(png(3, 3, 0, plain)), /FormatError.*3x3 pixels need 12 bytes, there are 8/);
   assert.throws(() => readPicture(png(0, 3, 0, plain)), /FormatError.*0x3 pixels are none/);
   assert.throws(() => readPicture(png(2 ** 23, 23, 0, plain)), /FormatError.*8388608x23 pixels are .* 100 million/);
+});
+test('a picture that is cut off anywhere is refused as such, not filled up with grey', () => {
+  const [width, height] = [16, 9];
+  const data = Buffer.from(Array.from({ length: width * height * 4 }, (_, i) => (i * i * 7 + (i >> 5) * 31) & 255));
+  const plain = Buffer.from(jpeg.encode({ width, height, data }, 80).data);
+  // What a camera writes before its picture holds a whole one, end mark and all.
+  const small = Buffer.concat([Buffer.from([0xff, 0xe1, 0, 0]), plain]);
+  small.writeUInt16BE(plain.length + 2, 2);
+  const rows = Uint8Array.from({ length: 31 * 20 }, (_, i) => (i % 31 ? (i * i) & 255 : 0));
+  const files = {
+    plain,
+    'with a small picture inside': Buffer.concat([plain.subarray(0, 2), small, plain.subarray(2)]),
+    'with bytes behind': Buffer.concat([plain, Buffer.from([0xff, 0xd9, 7])]),
+    png: png(30, 20, 0, rows),
+  };
+  for (const [name, file] of Object.entries(files)) {
+    readPicture(file);
+    const most = name === 'with bytes behind' ? plain.length : file.length;
+    for (let length = 0; length < most; length++)
+      assert.throws(() => readPicture(file.subarray(0, length)), { name: 'FormatError' }, `${name}: ${length} bytes`);
+  }
+  assert.deepEqual(readPicture(files['with bytes behind']), readPicture(plain));
+  assert.throws(() => readPicture(plain.subarray(0, -2)), /JPEG: the file is cut off: its \d+ bytes hold no end/);
 });
 
 function wav(samples: readonly number[], rate: number, channels = 1): Uint8Array {

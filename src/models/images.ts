@@ -47,6 +47,25 @@ function checkPng(bytes: Buffer): void {
     throw new FormatError(`PNG: ${width}x${height} pixels need ${need} bytes, there are ${length}`);
 }
 
+/** Marks of a JPEG file that stand alone, without a length behind them: those inside a scan, and its beginning. */
+const standsAlone = (mark: number): boolean => mark === 0x01 || (mark >= 0xd0 && mark <= 0xd8);
+/** Refuses a file that stops before its end mark: jpeg-js would fill what is missing with grey, and say nothing. */
+function checkJpeg(bytes: Buffer): void {
+  let at = 2;
+  while (at + 1 < bytes.length) {
+    // Between a scan's header and the next mark lies its data, where 0xff is followed by 0.
+    if (bytes[at] !== 0xff || bytes[at + 1] === 0 || bytes[at + 1] === 0xff) {
+      at++;
+      continue;
+    }
+    const mark = bytes[at + 1];
+    if (mark === 0xd9) return;
+    at += 2;
+    if (!standsAlone(mark)) at += at + 1 < bytes.length ? Math.max(2, bytes.readUInt16BE(at)) : 2;
+  }
+  throw new FormatError(`JPEG: the file is cut off: its ${bytes.length} bytes hold no end of the picture`);
+}
+
 /** A PNG or JPEG file, by its path or its bytes. */
 export function readPicture(from: string | Uint8Array): Picture {
   const bytes = typeof from === 'string' ? readFileSync(from) : Buffer.from(from);
@@ -55,7 +74,7 @@ export function readPicture(from: string | Uint8Array): Picture {
   const isJpeg = bytes[0] === 0xff && bytes[1] === 0xd8;
   if (!isPng && !isJpeg) throw new FormatError(`${name}: is neither PNG nor JPEG`);
   try {
-    if (isPng) checkPng(bytes);
+    (isPng ? checkPng : checkJpeg)(bytes);
     const { width, height, data } = isPng
       ? PNG.sync.read(bytes)
       : jpeg.decode(bytes, { useTArray: true, formatAsRGBA: true });
