@@ -1,7 +1,7 @@
 // Tokenizers against Hugging Face's library, SentencePiece, llama.cpp and transformers' chat templates: token numbers
 // and texts must be equal.
 import assert from 'node:assert/strict';
-import { readFileSync } from 'node:fs';
+import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { test } from 'node:test';
 import { brotliDecompressSync } from 'node:zlib';
@@ -21,6 +21,7 @@ import {
   tokenizerFromSentencePiece,
 } from '../src/tokenizers/index.js';
 import { finder } from '../src/tokenizers/pattern.js';
+import { scratch } from './io-support.js';
 
 interface Row {
   readonly text: string;
@@ -79,6 +80,51 @@ for (const { name, model, rows } of golden.sentencepiece) {
     }
   });
 }
+
+interface Folder {
+  readonly name: string;
+  /** In base64, by their names. */
+  readonly files: Readonly<Record<string, string>>;
+  readonly rows: Row[];
+}
+const older = JSON.parse(
+  brotliDecompressSync(readFileSync(join(folder, 'tokenizer-folders.json.br'))).toString(),
+) as Folder[];
+const written = (files: Folder['files'], more: Readonly<Record<string, string>> = {}): string => {
+  const at = scratch();
+  for (const [name, content] of Object.entries(files)) writeFileSync(join(at, name), Buffer.from(content, 'base64'));
+  for (const [name, content] of Object.entries(more)) writeFileSync(join(at, name), content);
+  return at;
+};
+for (const { name, files, rows } of older)
+  test(`a folder of ${name} without tokenizer.json: numbers, text and pairs`, () => {
+    const tokenizer = loadTokenizer(written(files));
+    for (const row of rows) {
+      assert.deepEqual(tokenizer.encode(row.text), row.ids, JSON.stringify(row.text));
+      assert.equal(tokenizer.decode(row.ids as number[]), row.decoded, JSON.stringify(row.text));
+      const pair = tokenizer.encodeParts(row.text, { pair: row.pair });
+      assert.deepEqual(pair, { ids: row.pairIds, typeIds: row.typeIds }, JSON.stringify([row.text, row.pair]));
+    }
+  });
+test('word lists follow the class that a folder names, else its model, and are refused without either', () => {
+  const of = (name: string): Folder['files'] => (older.find((f) => f.name === name) as Folder).files;
+  const { 'tokenizer_config.json': _, ...list } = of('bert');
+  const named = loadTokenizer(written(of('bert'))).encode('the cats');
+  assert.deepEqual(loadTokenizer(written(list, { 'config.json': '{"model_type":"bert"}' })).encode('the cats'), named);
+  const refused = (files: Folder['files'], config: object, message: RegExp): void =>
+    assert.throws(
+      () => loadTokenizer(written(files, { 'tokenizer_config.json': JSON.stringify(config) })),
+      (e: Error) => e instanceof UnsupportedError && message.test(e.message),
+    );
+  refused(list, {}, /has vocab.txt, whose rules nothing names/);
+  refused(list, { tokenizer_class: 'RoFormerTokenizer' }, /has vocab.txt, whose rules for roformer are not known/);
+  refused(of('roberta'), { tokenizer_class: 'CLIPTokenizer' }, /vocab.json and merges.txt, whose rules for clip/);
+  refused(of('marian-unigram'), { separate_vocabs: true }, /has separate_vocabs/);
+  const model = Buffer.from(withBytes.model, 'base64');
+  for (const tokenizer_class of ['M2M100Tokenizer', 'PegasusTokenizer', 'PLBartTokenizer', 'XLMRobertaTokenizer'])
+    assert.throws(() => tokenizerFromSentencePiece(model, { tokenizer_class }), /numbers its tokens otherwise/);
+  assert.ok(tokenizerFromSentencePiece(model, { tokenizer_class: 'T5Tokenizer' }));
+});
 
 const VOCABULARIES = ['bert-bge', 'gpt-2', 'llama-spm'].map((name) => `vocab/ggml-vocab-${name}.gguf`);
 test('GGUF vocabularies: the numbers of llama.cpp', { skip: missingGolden(...VOCABULARIES) }, () => {

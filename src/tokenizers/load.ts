@@ -7,6 +7,8 @@ import { readJsonFile } from '../io/json-file.js';
 import { ChatTemplates } from './chat-template.js';
 import { tokenizerFromGguf } from './from-gguf.js';
 import { type Json, rolesOf, tokenizerFromJson } from './from-json.js';
+import { isMarian, tokenizerFromMarian } from './marian.js';
+import { olderJson } from './older-folders.js';
 import { tokenizerFromSentencePiece } from './sentencepiece.js';
 import type { Tokenizer } from './tokenizer.js';
 
@@ -26,34 +28,15 @@ function fromFolder(dir: string): Tokenizer {
   const templates = ChatTemplates.fromFolder(dir, config, rolesOf(config));
   const json = join(dir, 'tokenizer.json');
   if (existsSync(json)) return tokenizerFromJson(readJsonFile(json), config, templates);
+  if (isMarian(dir)) return tokenizerFromMarian(dir, config);
   const model = SENTENCEPIECE.map((name) => join(dir, name)).find(existsSync);
   if (model) return tokenizerFromSentencePiece(readFileSync(model), config, templates);
-  const [vocab, merges] = [join(dir, 'vocab.json'), join(dir, 'merges.txt')];
-  if (existsSync(vocab) && existsSync(merges))
-    return tokenizerFromJson(byteLevelJson(vocab, merges, config), config, templates);
+  const older = olderJson(dir, config);
+  if (older) return tokenizerFromJson(older.json, older.config, templates);
   throw new FormatError(
-    `tokenizer: ${dir} has neither tokenizer.json nor ${SENTENCEPIECE.join(', ')} nor vocab.json with merges.txt`,
+    `tokenizer: ${dir} has neither tokenizer.json nor ${SENTENCEPIECE.join(', ')} nor vocab.txt nor ` +
+      'vocab.json with merges.txt or with source.spm and target.spm',
   );
-}
-
-/** GPT-2's two files, as the tokenizer.json that they amount to. */
-export function byteLevelJson(vocab: string, merges: string, config: Json): Json {
-  const level = {
-    type: 'ByteLevel',
-    add_prefix_space: config.add_prefix_space === true,
-    trim_offsets: true,
-    use_regex: true,
-  };
-  const lines = readFileSync(merges, 'utf8').split('\n');
-  return {
-    pre_tokenizer: level,
-    decoder: level,
-    model: {
-      type: 'BPE',
-      vocab: readJsonFile(vocab),
-      merges: lines.filter((l) => l !== '' && !l.startsWith('#version')),
-    },
-  };
 }
 
 /** From a folder, a tokenizer.json, a SentencePiece model or a GGUF file. */

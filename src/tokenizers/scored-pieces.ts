@@ -9,6 +9,8 @@ export interface ScoredOptions {
   readonly unknown: number | undefined;
   /** The numbers of `<0x00>` to `<0xFF>`, when unknown characters are spelt with them. */
   readonly byteIds?: readonly number[];
+  /** What a run of characters that no piece covers becomes; default the bytes' numbers, or the unknown token. */
+  readonly spelt?: (text: string) => readonly number[];
   /** Pieces that text may become; default all. */
   readonly usable?: (id: number) => boolean;
   /** Pieces that joining passes through but that are taken apart again at the end. */
@@ -18,6 +20,7 @@ export interface ScoredOptions {
 }
 
 const spell = (text: string, o: ScoredOptions): readonly number[] => {
+  if (o.spelt) return o.spelt(text);
   if (o.byteIds) return [...Buffer.from(text)].map((b) => (o.byteIds as readonly number[])[b]);
   if (o.unknown === undefined)
     throw new FormatError(`tokenizer: ${JSON.stringify(text)} has no token, and there is none for unknown text`);
@@ -113,7 +116,11 @@ export class ScoredBpe implements TokenModel {
   /** Token numbers of texts; unused pieces as the parts they were made of, unknown ones spelt. */
   #numbers(texts: readonly string[], madeOf: ReadonlyMap<string, readonly [string, string]>): readonly number[] {
     const out: number[] = [];
-    let unknownBefore = false;
+    let unknown = ''; // neighbours that no piece covers are one
+    const endRun = (): void => {
+      if (unknown !== '') out.push(...spell(unknown, this.#options));
+      unknown = '';
+    };
     const put = (text: string): void => {
       const id = this.#find(text);
       const parts = id >= 0 && this.#options.unused?.(id) ? madeOf.get(text) : undefined;
@@ -121,15 +128,12 @@ export class ScoredBpe implements TokenModel {
         put(parts[0]);
         put(parts[1]);
       } else if (id >= 0) {
+        endRun();
         out.push(id);
-        unknownBefore = false;
-      } else {
-        const spelt = spell(text, this.#options);
-        if (this.#options.byteIds || !unknownBefore) out.push(...spelt);
-        unknownBefore = !this.#options.byteIds;
-      }
+      } else unknown += text;
     };
     texts.forEach(put);
+    endRun();
     return out;
   }
 }

@@ -148,13 +148,13 @@ export const storedPieces = (file: Uint8Array): { text: string; score: number; t
   });
 
 /** Tokenizers whose numbers are not those of tokenizer.model. */
-const RENUMBERED = /XLMRoberta|Camembert|MBart|Nllb|Barthez|XGLM|Fairseq/i;
+const RENUMBERED = /XLMRoberta|Camembert|[MP]L?Bart|Nllb|Barthez|XGLM|Fairseq|M2M100|Pegasus|Speech2Text|Seamless|Prophet|ErnieM/i;
 
 /** The fields of a message by number. */
 type Message = ReadonlyMap<number, number | Uint8Array>;
 const flag = (m: Message, key: number, fallback: boolean): boolean => (m.has(key) ? m.get(key) !== 0 : fallback);
 
-interface StoredModel {
+export interface StoredModel {
   readonly vocabulary: Vocabulary;
   readonly scores: readonly number[];
   readonly types: readonly number[];
@@ -162,7 +162,8 @@ interface StoredModel {
   readonly trainer: Message;
   readonly rules: Message;
 }
-function readModel(file: Uint8Array): StoredModel {
+/** A file's pieces, by number, and its rules. */
+export function readModel(file: Uint8Array): StoredModel {
   const vocabulary = new Vocabulary();
   const pieces = storedPieces(file);
   if (pieces.length === 0) throw new FormatError('tokenizer.model: there are no pieces in it');
@@ -175,8 +176,24 @@ function readModel(file: Uint8Array): StoredModel {
   return { vocabulary, scores: pieces.map((p) => p.score), types: pieces.map((p) => p.type), trainer, rules };
 }
 
+/** How a file makes text ready for its pieces. */
+export function rulesOf({ vocabulary, types, trainer, rules }: StoredModel): SpaceRules {
+  const fixed = new Trie();
+  vocabulary.tokens.forEach((t, id) => t && types[id] === PIECE.userDefined && fixed.add(t, id));
+  const charsMap = rules.get(2);
+  return {
+    charsMap: charsMap instanceof Uint8Array && charsMap.length > 0 ? new CharsMap(charsMap) : undefined,
+    prefix: flag(rules, 3, true),
+    squeeze: flag(rules, 4, true),
+    escape: flag(rules, 5, true),
+    suffix: flag(trainer, 24, false),
+    fixed: fixed.empty ? undefined : fixed,
+  };
+}
+
 /** The model that a file holds: unigram or merges by score. */
-function modelOf({ vocabulary, scores, types, trainer }: StoredModel): TokenModel {
+export function modelOf(stored: StoredModel, spelt?: ScoredOptions['spelt']): TokenModel {
+  const { vocabulary, scores, types, trainer } = stored;
   const kind = MODEL_TYPES[(trainer.get(3) as number | undefined) ?? 1];
   const unknown = types.indexOf(PIECE.unknown);
   const is =
@@ -188,6 +205,7 @@ function modelOf({ vocabulary, scores, types, trainer }: StoredModel): TokenMode
     scores: Float32Array.from(scores),
     unknown: unknown < 0 ? undefined : unknown,
     ...(bytes && { byteIds: bytes }),
+    ...(spelt && !bytes && { spelt }),
     usable: (id) => types[id] === PIECE.normal || types[id] === PIECE.userDefined || types[id] === PIECE.unused,
     unused: is(PIECE.unused),
     userDefined: is(PIECE.userDefined),
@@ -216,13 +234,10 @@ export function tokenizerFromSentencePiece(
       `tokenizer: ${className} numbers its tokens otherwise than tokenizer.model; give its tokenizer.json`,
     );
   const stored = readModel(file);
-  const { vocabulary, types, trainer, rules } = stored;
+  const { vocabulary, types, trainer } = stored;
   const model = modelOf(stored);
-  const fixed = new Trie();
-  vocabulary.tokens.forEach((t, id) => t && types[id] === PIECE.userDefined && fixed.add(t, id));
-  const charsMap = rules.get(2);
-  const prefix = flag(rules, 3, true);
-  const squeeze = flag(rules, 4, true);
+  const normalizer = rulesOf(stored);
+  const { prefix, squeeze } = normalizer;
   const roles = { ...specialRoles(trainer, vocabulary), ...rolesOf(config) };
   const role = (name: string): number | undefined => {
     const token = (roles as Record<string, string | undefined>)[name];
@@ -235,14 +250,7 @@ export function tokenizerFromSentencePiece(
   return new Tokenizer({
     model,
     added: piecesFound(vocabulary, types, false),
-    normalizer: spaced({
-      charsMap: charsMap instanceof Uint8Array && charsMap.length > 0 ? new CharsMap(charsMap) : undefined,
-      prefix,
-      squeeze,
-      escape: flag(rules, 5, true),
-      suffix: flag(trainer, 24, false),
-      fixed: fixed.empty ? undefined : fixed,
-    }),
+    normalizer: spaced(normalizer),
     postProcessor: startAndEnd(addBos ? role('bos') : undefined, addEos ? role('eos') : undefined),
     decoder: unspaced(prefix, squeeze),
     roles,

@@ -8,7 +8,8 @@ import { readJsonFile } from '../io/json-file.js';
 import { byteText } from './byte-level.js';
 import { tokenizerFromGguf } from './from-gguf.js';
 import type { Json } from './from-json.js';
-import { byteLevelJson, folderConfig, loadTokenizer } from './load.js';
+import { folderConfig, loadTokenizer } from './load.js';
+import { olderJson } from './older-folders.js';
 import { finder } from './pattern.js';
 import { eachPiece, inOrder, preTokenizer, split } from './pre-tokenizers.js';
 import { PRE_TYPES, type PreType } from './pre-types.js';
@@ -220,9 +221,7 @@ export function ggufTokenizer(dir: string, architecture: string, rows: number): 
   const json: Json =
     files[0] === 'tokenizer.json'
       ? readJsonFile(join(dir, 'tokenizer.json'))
-      : files[0] === 'vocab.json'
-        ? byteLevelJson(join(dir, 'vocab.json'), join(dir, 'merges.txt'), config)
-        : { model: { type: 'BPE', byte_fallback: true } };
+      : ((files[0] === 'vocab.json' && olderJson(dir, config)?.json) || { model: { type: 'BPE', byte_fallback: true } });
   const model = json.model as Json;
   const inConfig = Object.entries((config.added_tokens_decoder ?? {}) as Record<string, JsonAdded>);
   const added = new Map([
