@@ -205,6 +205,62 @@ test('sentence vectors: pooling, a dense layer, length 1, prompts, and texts of 
   await assert.rejects(EmbeddingModel.load(dir), /pooling_mode_odd/);
 });
 
+test('every way of pooling, a prompt that does not count, a shorter vector, and cuts by older files', {
+  skip: missingGolden('hf/bert'),
+}, async () => {
+  const dir = withTokenizer('bert');
+  mkdirSync(join(dir, '1_Pooling'));
+  const put = (name: string, json: unknown): void => writeFileSync(join(dir, name), JSON.stringify(json));
+  put('modules.json', [
+    { idx: 0, name: '0', path: '', type: 'sentence_transformers.models.Transformer' },
+    { idx: 1, name: '1', path: '1_Pooling', type: 'sentence_transformers.models.Pooling' },
+  ]);
+  const plain = await EmbeddingModel.load(withTokenizer('bert'));
+  const rowsOf = (text: string): number[][] =>
+    (
+      plain.encoder.forward({ ids: tensor([plain.tokenizer.encode(text)], { dtype: 'i32' }) }).hidden.toArray() as any
+    )[0];
+  const sum = (rows: number[][], weight = (_: number) => 1): number[] =>
+    rows[0].map((_, j) => rows.reduce((all, r, i) => all + r[j] * weight(i), 0));
+  const over = (v: number[], n: number): number[] => v.map((x) => x / n);
+  const WAYS: Readonly<Record<string, (rows: number[][]) => number[]>> = {
+    cls: (rows) => rows[0],
+    max: (rows) => rows[0].map((_, j) => Math.max(...rows.map((r) => r[j]))),
+    mean: (rows) => over(sum(rows), rows.length),
+    mean_sqrt_len_tokens: (rows) => over(sum(rows), Math.sqrt(rows.length)),
+    weightedmean: (rows) =>
+      over(
+        sum(rows, (i) => i + 1),
+        (rows.length * (rows.length + 1)) / 2,
+      ),
+    lasttoken: (rows) => rows.at(-1) as number[],
+  };
+  const texts = ['the cat sat on a mat', 'a dog'];
+  for (const [mode, pooled] of Object.entries(WAYS)) {
+    const older = `pooling_mode_${{ cls: 'cls_token', lasttoken: mode, mean_sqrt_len_tokens: mode }[mode] ?? `${mode}_tokens`}`;
+    for (const config of [{ pooling_mode: mode }, { [older]: true, pooling_mode_mean_tokens: mode === 'mean' }]) {
+      put('1_Pooling/config.json', { word_embedding_dimension: 64, ...config });
+      const got = await (await EmbeddingModel.load(dir)).embed(texts);
+      texts.forEach((text, i) => near(got[i], pooled(rowsOf(text))));
+    }
+  }
+  put('1_Pooling/config.json', { pooling_mode_mean_tokens: true, include_prompt: false });
+  put('config_sentence_transformers.json', { prompts: { q: 'the cat ' }, default_prompt_name: 'q', truncate_dim: 9 });
+  const [asked] = await (await EmbeddingModel.load(dir)).embed(['  sat on a mat\n']);
+  const own = rowsOf('the cat sat on a mat').slice(plain.tokenizer.encode('the cat').length - 1);
+  near(asked, over(sum(own), own.length).slice(0, 9));
+  put('config_sentence_transformers.json', { model_type: 'SparseEncoder' });
+  await assert.rejects(EmbeddingModel.load(dir), /model_type is "SparseEncoder"/);
+  put('config_sentence_transformers.json', {});
+  put('sentence_roberta_config.json', { max_seq_length: 4, do_lower_case: true });
+  const cut = await EmbeddingModel.load(dir);
+  assert.equal(cut.maxTokens, 4);
+  const [end] = plain.tokenizer.encode('a').slice(-1);
+  assert.deepEqual(cut.tokenizer.encode(texts[0], { maxLength: 4 }).at(-1), end);
+  put('sentence_roberta_config.json', { config_args: { attn_implementation: 'x' } });
+  await assert.rejects(EmbeddingModel.load(dir), /config_args is/);
+});
+
 /** What Whisper's answers begin with, by what generation_config.json says and what the caller asks for. */
 const KNOWN = { decoder_start_token_id: 3, lang_to_id: { '<|de|>': 11, '<|en|>': 12 }, no_timestamps_token_id: 9 };
 const BOTH = { ...KNOWN, task_to_id: { transcribe: 21, translate: 22 } };

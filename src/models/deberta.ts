@@ -275,6 +275,7 @@ function deberta(c: Config, source: ModelSource): Deberta {
   const first = c.text('model_type') === 'deberta';
   c.ignore('tie_word_embeddings', 'legacy', 'pooler_dropout', 'cls_dropout', 'pooler_hidden_size');
   c.only('talking_head', false);
+  if (first || (c.optional('conv_kernel_size') ?? 0) <= 0) c.ignore('conv_kernel_size', 'conv_act', 'conv_groups');
   source.ignore(TASK_HEADS);
   source.ignore(/^(lm_predictions|mask_predictions)\./);
   const vb = source.has('deberta.embeddings.word_embeddings.weight') ? source.builder.pp('deberta') : source.builder;

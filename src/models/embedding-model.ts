@@ -119,6 +119,38 @@ function readDense(dir: string, options: BuilderOptions): { step: Step; layer: L
   return { layer, step: (x) => f(layer.forward(x)) };
 }
 
+/** Older files are named after the model that was trained. */
+const SETTINGS = ['bert', 'roberta', 'distilbert', 'camembert', 'albert', 'xlm-roberta', 'xlnet'];
+/** How texts are cut: sentence_bert_config.json and its like. */
+function readSettings(home: string): { readonly lowercase: boolean; readonly limit: number | undefined } {
+  const path = SETTINGS.map((name) => join(home, `sentence_${name}_config.json`)).find(existsSync);
+  const c = new Config(path ? readJsonFile(path) : {}, path);
+  // What a later version writes about the parts of a model, which are those that were always there.
+  c.ignore('transformer_task', 'modality_config', 'method_output_name', 'module_output_name', 'model_type');
+  c.only('model_args', {});
+  c.only('tokenizer_args', {});
+  c.only('config_args', {});
+  const [lowercase, limit] = [c.flag('do_lower_case', false), c.optional('max_seq_length')];
+  c.refuseUnread();
+  return { lowercase, limit };
+}
+/** What stands before texts, and how much of a vector is kept: config_sentence_transformers.json. */
+function readAbout(dir: string) {
+  const path = join(dir, 'config_sentence_transformers.json');
+  const c = new Config(existsSync(path) ? readJsonFile(path) : {}, path);
+  c.ignore('__version__', 'similarity_fn_name');
+  c.only('model_type', 'SentenceTransformer');
+  const { json: prompts = {} } = c.inner('prompts') ?? {};
+  c.inner('prompts')?.ignore(...Object.keys(prompts));
+  const [defaultPrompt, truncated] = [c.get('default_prompt_name'), c.optional('truncate_dim')];
+  c.refuseUnread();
+  return {
+    prompts: prompts as Readonly<Record<string, string>>,
+    defaultPrompt: defaultPrompt as string | undefined,
+    truncated,
+  };
+}
+
 /** Options of `embed`. */
 export interface EmbedOptions {
   /** A text before every text: its own words, or the name of one of the model's prompts. */
@@ -192,21 +224,16 @@ export class EmbeddingModel {
     }
     const encoder = encoderAt(home, options);
     const tokenizer = loadTokenizer(home);
-    const settings = join(home, 'sentence_bert_config.json');
-    const s = new Config(existsSync(settings) ? readJsonFile(settings) : {}, settings);
-    const lowercase = s.flag('do_lower_case', false);
-    const limit = s.optional('max_seq_length') ?? tokenizer.maxLength ?? encoder.maxTokens;
-    const about = join(dir, 'config_sentence_transformers.json');
-    const a = existsSync(about) ? readJsonFile(about) : {};
+    const { lowercase, limit } = readSettings(home);
+    const { truncated, ...prompts } = readAbout(dir);
     return new EmbeddingModel({
       encoder,
       tokenizer,
       pooling: pooling ?? { pools: [POOLS.mean], includePrompt: true },
-      steps,
+      steps: truncated === undefined ? steps : [...steps, (x) => x.narrow(-1, 0, Math.min(truncated, x.shape[1]))],
       layers,
-      prompts: (a.prompts ?? {}) as Record<string, string>,
-      defaultPrompt: (a.default_prompt_name as string | undefined) ?? undefined,
-      maxTokens: Math.min(limit, encoder.maxTokens),
+      ...prompts,
+      maxTokens: Math.min(limit ?? tokenizer.maxLength ?? encoder.maxTokens, encoder.maxTokens),
       lowercase,
     });
   }
@@ -216,7 +243,8 @@ export class EmbeddingModel {
     const { batchSize = 32, normalize = false } = options;
     const prompt = this.#promptOf(options);
     const rows = texts.map((text) => {
-      const whole = prompt + text;
+      // Spaces at the ends are no part of a text, a prompt's included.
+      const whole = (prompt + text).trim();
       return this.tokenizer.encode(this.#lowercase ? whole.toLowerCase() : whole, { maxLength: this.maxTokens });
     });
     const skipped = this.#pooling.includePrompt || prompt === '' ? 0 : this.#promptTokens(prompt);
@@ -255,7 +283,8 @@ export class EmbeddingModel {
   }
   /** How many places at the front a prompt takes, without the special token that ends it. */
   #promptTokens(prompt: string): number {
-    const ids = this.tokenizer.encode(prompt, { maxLength: this.maxTokens });
+    const words = prompt.trim();
+    const ids = this.tokenizer.encode(this.#lowercase ? words.toLowerCase() : words, { maxLength: this.maxTokens });
     return ids.length - (this.tokenizer.isSpecial(ids.at(-1) ?? -1) ? 1 : 0);
   }
   #vectors(rows: readonly (readonly number[])[], skipped: number, normalize: boolean): Tensor {

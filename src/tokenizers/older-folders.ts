@@ -157,7 +157,9 @@ export function olderJson(dir: string, config: Json): { readonly json: Json; rea
   }
   if (!existsSync(list)) return undefined;
   if (!Object.hasOwn(LISTS, name)) refuse(dir, name, 'vocab.txt');
-  const lines = readFileSync(list, 'utf8').replace(/\r?\n$/, '').split(/\r?\n/);
+  const lines = readFileSync(list, 'utf8')
+    .replace(/\r?\n$/, '')
+    .split(/\r?\n/);
   const trimmed = name === 'esm' ? lines.map((l) => l.trim()) : lines;
   return made(LISTS[name], Object.fromEntries(trimmed.map((word, i) => [word, i])), list);
 }

@@ -148,7 +148,8 @@ export const storedPieces = (file: Uint8Array): { text: string; score: number; t
   });
 
 /** Tokenizers whose numbers are not those of tokenizer.model. */
-const RENUMBERED = /XLMRoberta|Camembert|[MP]L?Bart|Nllb|Barthez|XGLM|Fairseq|M2M100|Pegasus|Speech2Text|Seamless|Prophet|ErnieM/i;
+const RENUMBERED =
+  /XLMRoberta|Camembert|[MP]L?Bart|Nllb|Barthez|XGLM|Fairseq|M2M100|Pegasus|Speech2Text|Seamless|Prophet|ErnieM/i;
 
 /** The fields of a message by number. */
 type Message = ReadonlyMap<number, number | Uint8Array>;

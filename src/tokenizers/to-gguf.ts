@@ -221,7 +221,7 @@ export function ggufTokenizer(dir: string, architecture: string, rows: number): 
   const json: Json =
     files[0] === 'tokenizer.json'
       ? readJsonFile(join(dir, 'tokenizer.json'))
-      : ((files[0] === 'vocab.json' && olderJson(dir, config)?.json) || { model: { type: 'BPE', byte_fallback: true } });
+      : (files[0] === 'vocab.json' && olderJson(dir, config)?.json) || { model: { type: 'BPE', byte_fallback: true } };
   const model = json.model as Json;
   const inConfig = Object.entries((config.added_tokens_decoder ?? {}) as Record<string, JsonAdded>);
   const added = new Map([
