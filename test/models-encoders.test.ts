@@ -20,6 +20,7 @@ import type { Vit } from '../src/models/vit.js';
 import { Module } from '../src/nn/module.js';
 import { findGolden, missingGolden } from '../src/parity/golden.js';
 import { noGrad } from '../src/tensor/autograd.js';
+import { zeros } from '../src/tensor/create.js';
 import type { Device } from '../src/tensor/device.js';
 import { scope } from '../src/tensor/scope.js';
 import type { Tensor } from '../src/tensor/tensor.js';
@@ -166,6 +167,32 @@ test('EuroBERT that looks one way, GTE with other positions and Gemma that looks
       (e: Error) => e instanceof UnsupportedError && message.test(e.message),
     );
   }
+});
+test('texts that BigBird would see in parts, and heads of other rules, are refused by name', () => {
+  const open = (name: string, more: object): TextEncoder =>
+    loadModel<TextEncoder>(
+      familyFolder(name, (f) => ({ ...f, config: { ...f.config, ...more } }), encoders),
+      { device: 'cpu' },
+    ).model;
+  const ids = zeros([1, 45], { dtype: 'i32', device: 'cpu' });
+  // Up to 5 + 2 * 3 blocks of 4 tokens all see all.
+  assert.throws(
+    () => open('big_bird', {}).forward({ ids }),
+    (e: Error) => e instanceof UnsupportedError && /45 tokens; attention_type block_sparse .* up to 44/.test(e.message),
+  );
+  assert.deepEqual(open('big_bird', { attention_type: 'original_full' }).forward({ ids }).hidden.shape, [1, 45, 48]);
+  const refused: [string, object, RegExp][] = [
+    ['big_bird', { use_bias: false }, /use_bias is false/],
+    ['big_bird', { architectures: ['BigBirdForQuestionAnswering'] }, /for questions have a layer of their own/],
+    ['longformer', { architectures: ['LongformerForQuestionAnswering'] }, /looks at all of a question/],
+    ['roformer', { rotary_value: true }, /rotary_value is true/],
+    ['esm', { is_folding_model: true }, /is_folding_model is true/],
+  ];
+  for (const [name, more, message] of refused)
+    assert.throws(
+      () => open(name, more),
+      (e: Error) => e instanceof UnsupportedError && message.test(e.message),
+    );
 });
 test('texts have classes, pairs have scores, alone as in a batch', { skip: missingGolden('hf/bert') }, async () => {
   const tokenizer = loadTokenizer(withTokenizer('bert'));

@@ -1,6 +1,7 @@
 // BERT and its kin: ERNIE (a vector more), RoBERTa, XLM-RoBERTa, data2vec (positions counted from the padding token's
 // number), Megatron's BERT, XLM-RoBERTa XL and RoBERTa with norms before, DistilBERT (other names, no token types),
 // MPNet (scores by distance), ELECTRA, RemBERT and ALBERT (a narrower embedding, in ALBERT layers that share tensors).
+import { UnsupportedError } from '../base/errors.js';
 import { type Embedding, embedding, type LayerNorm, layerNorm, linear, type Linear } from '../nn/layers.js';
 import { Module } from '../nn/module.js';
 import type { VarBuilder } from '../nn/var-builder.js';
@@ -17,12 +18,20 @@ import {
   TextEncoder,
 } from './encoder.js';
 import type { ModelRow } from './model-row.js';
-import { type FeedForward, feedForward, keysMask, type MultiHead, multiHead, type MultiHeadNames } from './parts.js';
+import {
+  type AttendOptions,
+  type FeedForward,
+  feedForward,
+  keysMask,
+  multiHead,
+  type MultiHeadNames,
+} from './parts.js';
+import type { RopeTable } from './rope.js';
 import type { ModelSource } from './source.js';
 import { tokenHead } from './token-head.js';
 import { distanceBucket } from './t5.js';
 
-interface BertConfig {
+export interface BertConfig {
   readonly vocabSize: number;
   readonly width: number;
   readonly layers: number;
@@ -41,11 +50,23 @@ interface BertConfig {
   readonly buckets?: number;
   /** All tokens have the first of so many vectors of a task. */
   readonly tasks?: number;
+  /** Words are multiplied by this. */
+  readonly scale?: number;
+  /** Tables of other places (a page's), of which every token of a plain text has the first row, as often as named. */
+  readonly places?: { readonly rows: number; readonly names: readonly string[] };
+  /** Queries and keys turn, and positions are not added. */
+  readonly rope?: (vb: VarBuilder, like: Tensor) => RopeTable;
+  /** Pairs that turn are neighbours. */
+  readonly neighbours?: boolean;
+  /** Tokens of this number are zeros, and the others as much larger as they would have been in training. */
+  readonly dropped?: number;
+  /** More tokens than this are refused: attention becomes of a kind that is not served. */
+  readonly densest?: number;
   /** Which stored layer each one is, where several are the same. */
   readonly stored?: (layer: number) => string;
 }
 /** Where a family keeps its tensors. */
-interface BertNames {
+export interface BertNames {
   readonly layer: string;
   readonly attention: MultiHeadNames;
   readonly norm1: string;
@@ -55,14 +76,20 @@ interface BertNames {
   readonly lastNorm?: string;
   /** The sum of words and positions is not normed. */
   readonly plainSum?: boolean;
+  /** The name of its norm, where it is not LayerNorm. */
+  readonly sumNorm?: string;
   /** From the embedding's width to the others'. */
   readonly embedIn?: string;
   readonly pooler?: string;
   readonly classifier: ClassifierNames;
   /** The activation of a head for words, where it is not the model's own. */
   readonly wordsBent?: string;
+  /** Attention of another kind, by the layer's number. */
+  readonly attend?: (vb: VarBuilder, c: BertConfig, layer: number) => Attention;
 }
-const BERT: BertNames = {
+/** What takes a text's vectors, and which tokens are seen, to what is added to them. */
+export type Attention = Module & { forward(x: Tensor, o: AttendOptions): Tensor };
+export const BERT: BertNames = {
   layer: 'encoder.layer',
   attention: {
     q: 'attention.self.query',
@@ -75,7 +102,7 @@ const BERT: BertNames = {
   norm2: 'output.LayerNorm',
   classifier: { out: 'classifier' },
 };
-const ROBERTA: BertNames = {
+export const ROBERTA: BertNames = {
   ...BERT,
   classifier: { dense: ['classifier.dense', 'tanh'], out: 'classifier.out_proj' },
   wordsBent: 'gelu',
@@ -118,23 +145,26 @@ const ALBERT: BertNames = {
   classifier: { out: 'classifier' },
 };
 
+/** Tokens that ESM's training did not hide. */
+const KEPT_IN_TRAINING = 1 - 0.15 * 0.8;
+
 /** Norms after the additions, or before what is added. */
 class BertBlock extends Module {
   readonly #before: boolean;
-  readonly attention: MultiHead;
+  readonly attention: Attention;
   readonly norm1: LayerNorm;
   readonly mlp: FeedForward;
   readonly norm2: LayerNorm;
-  constructor(vb: VarBuilder, names: BertNames, c: BertConfig) {
+  constructor(vb: VarBuilder, names: BertNames, c: BertConfig, layer: number) {
     super();
     this.#before = names.lastNorm !== undefined;
-    this.attention = multiHead(vb, names.attention, c.width, c.heads);
+    this.attention = names.attend?.(vb, c, layer) ?? multiHead(vb, names.attention, c.width, c.heads);
     this.norm1 = layerNorm(c.width, vb.pp(names.norm1), { eps: c.eps });
     this.mlp = feedForward(vb, names.mlp, c.width, c.inner, c.activation);
     this.norm2 = layerNorm(c.width, vb.pp(names.norm2), { eps: c.eps });
   }
-  forward(x: Tensor, mask: Tensor | undefined): Tensor {
-    const attend = (h: Tensor): Tensor => this.attention.forward(h, mask ? { mask } : {});
+  forward(x: Tensor, options: AttendOptions): Tensor {
+    const attend = (h: Tensor): Tensor => this.attention.forward(h, options);
     if (this.#before) {
       const y = x.add(attend(this.norm1.forward(x)));
       return y.add(this.mlp.forward(this.norm2.forward(y)));
@@ -144,11 +174,12 @@ class BertBlock extends Module {
   }
 }
 
-class Bert extends TextEncoder {
+export class Bert extends TextEncoder {
   readonly width: number;
   readonly maxTokens: number;
   readonly words: Embedding;
-  readonly positions: Embedding;
+  readonly positions: Embedding | undefined;
+  readonly places: readonly Tensor[];
   readonly types: Embedding | undefined;
   readonly tasks: Embedding | undefined;
   readonly norm: LayerNorm | undefined;
@@ -158,28 +189,32 @@ class Bert extends TextEncoder {
   readonly blocks: BertBlock[];
   readonly pooler: Linear | undefined;
   override readonly classifier: ClassifierHead | undefined;
-  readonly #padded: number | undefined;
+  readonly #config: BertConfig;
+  readonly #rope: RopeTable | undefined;
 
   constructor(vb: VarBuilder, c: BertConfig, names: BertNames, classifier?: ClassifierHead) {
     super();
     this.classifier = classifier;
     this.width = c.width;
-    this.#padded = c.padded;
-    this.maxTokens = c.positions - (c.padded === undefined ? 0 : c.padded + 1);
+    this.#config = c;
+    this.maxTokens = c.positions - (c.padded === undefined || c.rope ? 0 : c.padded + 1);
     const e = vb.pp('embeddings');
     const narrow = c.embedWidth ?? c.width;
     this.words = embedding(c.vocabSize, narrow, e.pp('word_embeddings'));
-    this.positions = embedding(c.positions, narrow, e.pp('position_embeddings'));
+    this.positions = c.rope ? undefined : embedding(c.positions, narrow, e.pp('position_embeddings'));
+    const tables = new Map([...new Set(c.places?.names)].map((n) => [n, e.get([c.places?.rows ?? 0, narrow], n)]));
+    this.places = (c.places?.names ?? []).map((n) => tables.get(n) as Tensor);
+    this.#rope = c.rope?.(vb, this.words.weight);
     this.types = c.types > 0 ? embedding(c.types, narrow, e.pp('token_type_embeddings')) : undefined;
     this.tasks = c.tasks ? embedding(c.tasks, narrow, e.pp('task_type_embeddings')) : undefined;
-    if (!names.plainSum) this.norm = layerNorm(narrow, e.pp('LayerNorm'), { eps: c.eps });
+    if (!names.plainSum) this.norm = layerNorm(narrow, e.pp(names.sumNorm ?? 'LayerNorm'), { eps: c.eps });
     if (names.lastNorm !== undefined) this.lastNorm = layerNorm(c.width, vb.pp(names.lastNorm), { eps: c.eps });
     if (c.embedWidth !== undefined) this.embedIn = linear(narrow, c.width, vb.pp(names.embedIn as string));
     if (c.buckets) this.distances = embedding(c.buckets, c.heads, vb.pp('encoder.relative_attention_bias'));
     const stored = c.stored ?? String;
     const known = new Map<string, BertBlock>();
     this.blocks = Array.from({ length: c.layers }, (_, i) => {
-      const block = known.get(stored(i)) ?? new BertBlock(vb.pp(names.layer, stored(i)), names, c);
+      const block = known.get(stored(i)) ?? new BertBlock(vb.pp(names.layer, stored(i)), names, c, i);
       known.set(stored(i), block);
       return block;
     });
@@ -199,22 +234,47 @@ class Bert extends TextEncoder {
     const closed = mask.ne(0).cast(bias.dtype).affine(1e9, -1e9);
     return bias.add(closed.reshape([mask.shape[0], 1, 1, t])).contiguous();
   }
-  #positionsOf(ids: Tensor): Tensor {
-    if (this.#padded === undefined)
-      return this.positions.forward(arange(0, ids.shape[1], 1, { dtype: 'u32', device: ids.device }));
-    const real = ids.ne(this.#padded).cast('f32');
-    return this.positions.forward(real.cumsum(1).mul(real).affine(1, this.#padded).cast('u32'));
+  #positionsOf(ids: Tensor, positions: Embedding): Tensor {
+    const { padded } = this.#config;
+    if (padded === undefined)
+      return positions.forward(arange(0, ids.shape[1], 1, { dtype: 'u32', device: ids.device }));
+    const real = ids.ne(padded).cast('f32');
+    return positions.forward(real.cumsum(1).mul(real).affine(1, padded).cast('u32'));
+  }
+  /** What tokens are at first, (b, t, width). */
+  #wordsOf(ids: Tensor, mask: Tensor | undefined): Tensor {
+    const { scale, dropped } = this.#config;
+    const words = this.words.forward(ids);
+    if (scale !== undefined) return words.affine(scale, 0);
+    if (dropped === undefined) return words;
+    const kept = ids.ne(dropped).cast(words.dtype);
+    const all = mask ? mask.ne(0).cast(words.dtype).sum(1, true) : kept.onesLike().sum(1, true);
+    const gone = kept.affine(-1, 1).sum(1, true);
+    const share = gone.div(all).affine(-1, 1); // of tokens that are there
+    return words.mul(kept.affine(KEPT_IN_TRAINING, 0).div(share).unsqueeze(-1));
   }
   forward(input: EncoderInput): EncoderOutput {
     this.checkInput(input);
     const { ids, mask, typeIds } = input;
-    let x = this.words.forward(ids).add(this.#positionsOf(ids)); // (b, t, width)
+    const { densest = Infinity, neighbours = false } = this.#config;
+    const t = ids.shape[1];
+    if (t > densest)
+      throw new UnsupportedError(
+        `encoder: ${t} tokens; attention_type block_sparse looks at all of up to ${densest}, and at some of more, ` +
+          'which is not served',
+      );
+    let x = this.#wordsOf(ids, mask); // (b, t, width)
+    if (this.positions) x = x.add(this.#positionsOf(ids, this.positions));
+    for (const table of this.places) x = x.add(table.narrow(0, 0, 1));
     if (this.types) x = x.add(typeIds ? this.types.forward(typeIds) : this.types.weight.narrow(0, 0, 1));
     if (this.tasks) x = x.add(this.tasks.weight.narrow(0, 0, 1));
     if (this.norm) x = this.norm.forward(x);
     if (this.embedIn) x = this.embedIn.forward(x);
-    const seen = this.distances ? this.#bias(this.distances, ids.shape[1], mask) : keysMask(mask);
-    for (const block of this.blocks) x = block.forward(x, seen);
+    const seen = this.distances ? this.#bias(this.distances, t, mask) : keysMask(mask);
+    const rows = (table: Tensor): Tensor => table.narrow(0, 0, t).contiguous();
+    const rope = this.#rope && { cos: rows(this.#rope.cos), sin: rows(this.#rope.sin), neighbours };
+    const options = { ...(seen && { mask: seen }), ...(rope && { rope }) };
+    for (const block of this.blocks) x = block.forward(x, options);
     if (this.lastNorm) x = this.lastNorm.forward(x);
     const pooled = this.pooler?.forward(x.narrow(1, 0, 1).squeeze(1)).tanh();
     const out = { hidden: x, ...(pooled && { pooled }) };
@@ -223,14 +283,14 @@ class Bert extends TextEncoder {
 }
 
 /** Old files call a norm's weight and bias gamma and beta. */
-function oldNorms(source: ModelSource): VarBuilder {
+export function oldNorms(source: ModelSource): VarBuilder {
   if (!source.names.some((n) => n.endsWith('LayerNorm.gamma'))) return source.builder;
   return source.builder.rename((n) =>
     n.replace(/LayerNorm\.weight$/, 'LayerNorm.gamma').replace(/LayerNorm\.bias$/, 'LayerNorm.beta'),
   );
 }
 /** With a head of the family's kind, where the files are a classifier's. */
-function bert(c: Config, source: ModelSource, vb: VarBuilder, config: BertConfig, names: BertNames): Bert {
+export function bert(c: Config, source: ModelSource, vb: VarBuilder, config: BertConfig, names: BertNames): Bert {
   const head = classifies(c) ? new ClassifierHead(c, source, config.width, names.classifier) : undefined;
   const made = new Bert(vb, config, names, head);
   const activation = names.wordsBent ?? config.activation;
@@ -239,13 +299,13 @@ function bert(c: Config, source: ModelSource, vb: VarBuilder, config: BertConfig
   return made;
 }
 /** The encoder inside a model with a head: 'bert.', 'roberta.'. */
-function inside(source: ModelSource, vb: VarBuilder, ...prefixes: readonly string[]): VarBuilder {
+export function inside(source: ModelSource, vb: VarBuilder, ...prefixes: readonly string[]): VarBuilder {
   source.ignore(TASK_HEADS);
   const prefix = prefixes.find((p) => source.has(`${p}.embeddings.word_embeddings.weight`));
   return prefix ? vb.pp(prefix) : vb;
 }
 
-function bertConfig(c: Config, padded: boolean): BertConfig {
+export function bertConfig(c: Config, padded: boolean): BertConfig {
   c.only('position_embedding_type', 'absolute');
   c.only('is_decoder', false);
   c.only('add_cross_attention', false);

@@ -16,8 +16,8 @@ export interface AttendOptions extends Pick<SdpaOptions, 'causal' | 'mask' | 'wi
   /** Keys and values that are ready, as `keysAndValues` makes them. */
   readonly ready?: readonly [k: Tensor, v: Tensor];
   readonly cache?: Cache;
-  /** Turns queries and keys; rows are positions. */
-  readonly rope?: RopeTable;
+  /** Turns queries and keys; rows are positions, and pairs lie half a head apart or are neighbours. */
+  readonly rope?: RopeTable & { readonly neighbours?: boolean };
 }
 
 /** Attention of many heads; each of its four products may have a bias. */
@@ -53,8 +53,8 @@ export class MultiHead extends Module {
     let q = this.#split(this.q.forward(x), this.heads);
     let [k, v] = o.ready ?? this.keysAndValues(o.context ?? x);
     if (o.rope) {
-      q = q.contiguous().rope(o.rope.cos, o.rope.sin);
-      k = k.contiguous().rope(o.rope.cos, o.rope.sin);
+      const { cos, sin, neighbours } = o.rope;
+      [q, k] = [q, k].map((x) => (neighbours ? x.contiguous().ropeI(cos, sin) : x.contiguous().rope(cos, sin)));
     }
     if (o.cache) [k, v] = o.cache.append(k, v);
     const y = q.sdpa(k, v, {

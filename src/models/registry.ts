@@ -3,6 +3,7 @@
 import { UnsupportedError } from '../base/errors.js';
 import { BART_FAMILIES } from './bart.js';
 import { BERT_FAMILIES } from './bert.js';
+import { OTHER_BERT_FAMILIES } from './bert-others.js';
 import { IMAGE_TEXT_FAMILIES } from './clip.js';
 import { DEBERTA_FAMILIES } from './deberta.js';
 import { DECODER_FAMILIES } from './families/index.js';
@@ -17,6 +18,7 @@ import { WHISPER_FAMILIES } from './whisper.js';
 export const MODELS: readonly ModelRow[] = [
   ...DECODER_FAMILIES,
   ...BERT_FAMILIES,
+  ...OTHER_BERT_FAMILIES,
   ...ROTARY_BERT_FAMILIES,
   ...DEBERTA_FAMILIES,
   ...T5_FAMILIES,

@@ -3,22 +3,14 @@
 import { existsSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { FormatError, UnsupportedError } from '../base/errors.js';
-import { readJsonFile } from '../io/json-file.js';
 import { type Json, rolesOf } from './from-json.js';
+import { wordNumbers } from './older-folders.js';
 import { modelOf, readModel, rulesOf, spaced, unspaced } from './sentencepiece.js';
 import { Tokenizer } from './tokenizer.js';
 import { type TokenModel, Vocabulary } from './vocabulary.js';
 
 /** A text that begins with a code, `>>fra<<`, and what follows. */
 const CODE = /^>>[^]*?<</;
-
-/** A folder's vocab.json. */
-function vocabularyAt(path: string): Vocabulary {
-  const entries = Object.entries(readJsonFile(path));
-  for (const [token, id] of entries)
-    if (typeof id !== 'number') throw new FormatError(`${path}: ${JSON.stringify(token)} has the number ${String(id)}`);
-  return Vocabulary.of(entries as [string, number][]);
-}
 
 /** Pieces of source.spm by the numbers of vocab.json; those that it does not list are unknown. */
 function pieces(file: string, vocabulary: Vocabulary, unknown: number): TokenModel {
@@ -51,7 +43,7 @@ export function tokenizerFromMarian(dir: string, config: Json = {}): Tokenizer {
       `tokenizer: ${dir} has separate_vocabs, numbers of their own for answers; one vocab.json for both is served`,
     );
   const path = join(dir, 'vocab.json');
-  const vocabulary = vocabularyAt(path);
+  const vocabulary = Vocabulary.of(Object.entries(wordNumbers(path)));
   const roles = { unk: '<unk>', eos: '</s>', pad: '<pad>', ...rolesOf(config) };
   const special = [roles.unk, roles.eos, roles.pad].map((content) => {
     const id = vocabulary.id(content);

@@ -127,6 +127,15 @@ const LISTS: Readonly<Record<string, Kind>> = {
 const AROUND = /^(roberta|bart|longformer|led|mvp|blenderbot|plbart)$/;
 const OTHERS = /^(clip|openaigpt|ctrl|xlm|flaubert|phobert|herbert|blenderbotsmall|fsmt|biogpt|deberta|layoutlmv3)$/;
 
+/** A vocab.json: words and their numbers. */
+export function wordNumbers(path: string): Readonly<Record<string, number>> {
+  const words = readJsonFile(path);
+  for (const [word, id] of Object.entries(words))
+    if (typeof id !== 'number')
+      throw new FormatError(`${path}: ${JSON.stringify(word)} has the number ${JSON.stringify(id)}`);
+  return words as Record<string, number>;
+}
+
 /** What a folder is of: a class of transformers, or the type of its model. */
 function kindName(dir: string, config: Json): string {
   const about = join(dir, 'config.json');
@@ -153,7 +162,7 @@ export function olderJson(dir: string, config: Json): { readonly json: Json; rea
   };
   if (existsSync(vocab) && existsSync(merges)) {
     if (OTHERS.test(name)) refuse(dir, name, 'vocab.json and merges.txt');
-    return made(AROUND.test(name) ? ENCLOSED : PLAIN, readJsonFile(vocab), vocab);
+    return made(AROUND.test(name) ? ENCLOSED : PLAIN, wordNumbers(vocab), vocab);
   }
   if (!existsSync(list)) return undefined;
   if (!Object.hasOwn(LISTS, name)) refuse(dir, name, 'vocab.txt');
