@@ -1,89 +1,27 @@
 // What the stateful side of GPU work asks of a driver: decoding steps, drawing, prompts, plans, streams and uploads, on
 // a GPU that does nothing, a line a call. Streams and events stand in the lines, too: a simulation that runs everything
 // at once cannot tell that a wait is missing.
-import type { ArgBuffer } from '../src/driver/args.js';
-import type { Address, Arguments, DeviceInfo, Fn, Stream, Triple } from '../src/driver/driver.js';
-import { bytesOf, type DType } from '../src/base/dtype.js';
+import { ggmlType } from '../src/base/blocks/types.js';
 import { Layout } from '../src/base/layout.js';
 import type { View } from '../src/backends/backend.js';
-import { GpuBackend } from '../src/backends/gpu/gpu.js';
-import { SideStream } from '../src/backends/gpu/side-stream.js';
 import type { RunRow } from '../src/ops/op.js';
+import { BLOCK_TYPES } from '../src/ops/quantized.js';
 import { OPS } from '../src/ops/table.js';
-import { IdleGpu } from '../src/testing/idle-gpu.js';
+import { WAITS } from './launch-waits.js';
+import { machine, type Program, refused } from './watched-gpu.js';
 
-/** Notes of every call what it enqueues, where, and what waits for what. */
-class WatchedGpu extends IdleGpu {
-  override list: string[] = [];
-  override copyIn(dst: Address, src: Uint8Array, stream?: Stream): void {
-    this.note(`copyIn ${dst} ${src.length} on ${stream}`);
-  }
-  override copyInAsync(dst: Address, host: Address, bytes: number, stream?: Stream): void {
-    this.note(`copyInAsync ${dst} from ${host} ${bytes} on ${stream}`);
-  }
-  override copyOutAsync(host?: Address, src?: Address, bytes?: number, stream?: Stream): void {
-    this.note(`copyOutAsync ${host} from ${src} ${bytes} on ${stream}`);
-  }
-  override copy(dst: Address, src: Address, bytes: number, stream?: Stream): void {
-    this.note(`copy ${dst} from ${src} ${bytes} on ${stream}`);
-  }
-  override memset(address: Address, byte: number, bytes: number, stream?: Stream): void {
-    this.note(`memset ${address} ${byte} ${bytes} on ${stream}`);
-  }
-  override record(event?: number, stream?: Stream): void {
-    this.note(`record ${event} on ${stream}`);
-  }
-  override streamWait(stream?: Stream, event?: number): void {
-    this.note(`${stream} waits for ${event}`);
-  }
-  override synchronizeStream(stream?: Stream): void {
-    this.note(`the host waits for ${stream}`);
-  }
-  override synchronizeEvent(event?: number): void {
-    this.note(`the host waits for event ${event}`);
-  }
-  override free(address?: Address): void {
-    this.note(`free ${address}`);
-  }
-  override destroyEvent(event?: number): void {
-    this.note(`event ${event} ends`);
-  }
-  override beginCapture(stream?: Stream): void {
-    this.note(`recorded from here on ${stream}`);
-  }
-  override launchGraph(exec?: number, stream?: Stream): void {
-    this.note(`graph ${exec} on ${stream}`);
-  }
-  readonly #names: string[] = [];
-  override getFunction(module: number, symbol: string): Fn {
-    const fn = super.getFunction(module, symbol);
-    this.#names[fn] = symbol;
-    return fn;
-  }
-  override launch(
-    ...[fn, grid, block, shared, stream, args, early]: [Fn, Triple, Triple, number, Stream, Arguments, boolean?]
-  ): void {
-    const packed = Buffer.from((args as ArgBuffer).bytes()).toString('hex');
-    this.note(`${this.#names[fn]}<${grid}|${block}|${shared}> on ${stream}${early ? ' early' : ''} ${packed}`);
-  }
-}
+const MACHINES: readonly (readonly [arch: string, warp?: number, multiprocessors?: number, shared?: number])[] = [
+  ['sm_90'],
+  ['sm_80', 32, 108],
+  ['gfx90a', 64, 104],
+  ['gfx1030', 32, 40],
+  ['sm_75', 32, 40, 65536],
+  ['sm_100', 32, 148],
+  ['sm_120', 32, 171, 101376],
+  ['gfx942', 64, 304],
+  ['gfx1100', 32, 48],
+];
 
-/** A backend on a GPU of an architecture, and views of memory of its own. */
-function machine(arch: string, warp = 32, multiprocessors = 132) {
-  const { info } = new IdleGpu();
-  const shared = arch.startsWith('gfx') ? { sharedPerBlockOptin: 65536 } : {};
-  const gpu = new WatchedGpu({ ...info, arch, fullArch: arch, warp, multiprocessors, ...shared } as DeviceInfo);
-  const backend = new GpuBackend('watched', gpu);
-  const view = (dtype: DType, ...shape: number[]): View => {
-    const layout = Layout.contiguous(shape);
-    return { memory: backend.alloc(layout.size * bytesOf(dtype)), layout, dtype };
-  };
-  return { gpu, backend, view };
-}
-type Machine = ReturnType<typeof machine>;
-const MACHINES = [['sm_90'], ['sm_80', 32, 108], ['gfx90a', 64, 104], ['gfx1030', 32, 40]] as const;
-
-type Program = (m: Machine) => void | Promise<void>;
 const decoding =
   (dtype: 'f32' | 'f16'): Program =>
   ({ backend, view }) => {
@@ -100,13 +38,12 @@ const decoding =
       d.product({ x, weight, out, norm, bias, residual, best });
       d.gate({ x, weight, out, norm: wide, activation: 'gelu' });
     }
-    for (const [type, bytes] of [
-      ['Q4_0', 288],
-      ['Q8_0', 544],
-      ['Q4_K', 288],
-      ['Q6_K', 420],
-    ] as const) {
-      const weight = view('u8', 768, bytes);
+    for (const type of BLOCK_TYPES) {
+      const { block, bytes } = ggmlType(type);
+      // The last set of rows is not whole.
+      const odd = view('u8', 771, (512 / block) * bytes);
+      d.product({ x, weight: odd, type, out });
+      const weight = view('u8', 768, (512 / block) * bytes);
       d.product({ x, weight, type, out, norm: wide, bias, residual, best });
       d.gate({ x, weight, type, out, norm, activation: 'silu' });
     }
@@ -166,6 +103,77 @@ const decoding =
     d.finish();
     recorded.dispose();
   };
+/** A token of each of a few sequences: rows and columns about the bounds of steps, tiles and what is taken at all. */
+const few: Program = async (m) => {
+  const { gpu, backend, view } = m;
+  const norm = { weight: view('bf16', 512), eps: 1e-5 };
+  for (const [sequences, rows, k] of [
+    [2, 100, 512],
+    [8, 1056, 4096],
+    [8, 1072, 4104],
+    [3, 29568, 8192],
+    [5, 29584, 8200],
+    [8, 60000, 14336],
+    [8, 100, 14344],
+    [9, 100, 512],
+    [4, 100, 508],
+  ]) {
+    const d = backend.decodeSteps('bf16', sequences);
+    const [weight, x, out] = [view('bf16', rows, k), view('bf16', sequences, k), view('bf16', sequences, rows)];
+    gpu.note(
+      `${sequences} sequences, [${rows}, ${k}]: ${d.takes(weight)}, turned: ${d.takes({ ...weight, layout: weight.layout.transpose(0, 1) })}`,
+    );
+    if (!d.takes(weight)) {
+      await refused(m, () => d.product({ x, weight, out }));
+      continue;
+    }
+    d.product({ x, weight, out });
+    d.product({ x, weight, out, norm, bias: view('bf16', rows), residual: view('bf16', sequences, rows) });
+    d.gate({ x, weight, out, norm: { weight: view('f32', k), eps: 1e-6 }, activation: 'gelu' });
+    await refused(m, () => d.product({ x, weight, out, best: view('i64', 1) }));
+  }
+  for (const dtype of ['f32', 'f16'] as const)
+    gpu.note(`${dtype}: ${backend.decodeSteps('f16', 2).takes(view(dtype, 64, 64))}`);
+};
+/** How keys are split among blocks, and what attention refuses. */
+const splits: Program = async (m) => {
+  const { gpu, backend, view } = m;
+  const { multiprocessors: n } = gpu.info;
+  for (const dtype of ['f32', 'bf16'] as const)
+    for (const [heads, kvHeads, dim] of [
+      [32, 8, 128],
+      [9, 3, 64],
+      [16, 1, 256],
+      [64, 4, 80],
+      [8, 8, 128],
+    ])
+      for (const sequences of [1, 2, Math.ceil((9 * n) / kvHeads) - 1, Math.ceil((9 * n) / kvHeads)])
+        for (const paged of [false, true])
+          for (const room of [128, 129, 4096, 2 ** 20]) {
+            const d = backend.decodeSteps(dtype, sequences);
+            const shape = { heads, kvHeads, dim, room, paged };
+            gpu.note(`${dtype} ${sequences} ${JSON.stringify(shape)}: ${d.splits(shape)} ${d.partialSize(shape)}`);
+          }
+  const attend = (sequences: number, dim: number, parts: number, pageTokens = 0): void => {
+    const cache = (): View => (pageTokens ? view('bf16', 4096, 4 * dim) : view('bf16', 1, 4, 4096, dim));
+    backend.decodeSteps('bf16', sequences).attend({
+      ...{ qkv: view('bf16', sequences, 16 * dim), cos: view('f32', 64), sin: view('f32', 64), state: view('i32', 4) },
+      ...{ keys: cache(), values: cache(), out: view('bf16', sequences, 8, 1, dim), scale: 0.5 },
+      ...{ partial: view('f32', parts), arrived: view('i32', sequences * 8) },
+      ...(pageTokens && { paged: { table: view('i32', sequences, 64), pageTokens, room: 4096 } }),
+    });
+  };
+  for (const dim of [128, 256]) for (const of of [9 * n, 9 * n - 4]) attend(Math.ceil(of / 4), dim, of * 4 * 257, 16);
+  await refused(m, () => attend(2, 64, 2 ** 20));
+  await refused(m, () => attend(1, 320, 2 ** 20));
+  await refused(m, () => attend(1, 64, 8 * 65 - 1));
+  await refused(m, () => backend.decodeSteps('f64'));
+  for (const bytes of [144 * 256, 144 * 1024])
+    await refused(m, () => {
+      const weight = view('u8', 512, bytes);
+      backend.decodeSteps('f16').product({ x: view('f16', 1), weight, type: 'Q4_K', out: view('f16', 512) });
+    });
+};
 const drawing: Program = async ({ backend, view }) => {
   const draws = backend.batchDraws({ rows: 6, vocabSize: 5000, slots: 4, context: 128 });
   const [logits, rows, tokens] = [view('f32', 6, 5000), view('u8', 6, 128), view('i32', 6)];
@@ -205,38 +213,19 @@ const plans: Program = ({ backend, view }) => {
   run('copy', [{ ...x, layout: x.layout.slice(1, 3, 20) }], view('f32', 12, 20), {});
   run('sum', [{ ...x, layout: Layout.contiguous([4, 30], 60) }], view('f32', 4), { dims: [1], keepdim: false });
 };
-const streams: Program = ({ backend, view }) => {
-  const side = new SideStream(backend.context);
-  const [x, y] = [view('f32', 100), view('f32', 100)];
-  const exp = (): void => backend.run(OPS.exp as unknown as RunRow, [x], [y], {} as never);
-  exp();
-  const work = side.run(() => {
-    exp();
-    backend.write(x.memory, 0, new Uint8Array(8));
-  });
-  exp();
-  work.wait();
-  work.wait();
-  side.run(exp).finish();
-  side.dispose();
-};
-const uploads: Program = ({ backend, view }) => {
-  const x = view('u8', 2 ** 22);
-  for (const bytes of [3, 70, 2 ** 21]) backend.write(x.memory, 5, new Uint8Array(bytes));
-  for (let i = 0; i < 10; i++) backend.write(x.memory, i, new Uint8Array(2 ** 20 - 100));
-};
 const PROGRAMS: Readonly<Record<string, Program>> = {
   decodingF32: decoding('f32'),
   decodingF16: decoding('f16'),
+  decodingFew: few,
+  decodingSplits: splits,
   drawing,
   prompts,
   plans,
-  streams,
-  uploads,
+  ...WAITS,
 };
 
 /** What the architecture decides; the others ask nothing of it. */
-const BY_TARGET = new Set<Program>([PROGRAMS.decodingF32, PROGRAMS.decodingF16, prompts, plans]);
+const BY_TARGET = new Set<Program>([PROGRAMS.decodingF32, PROGRAMS.decodingF16, few, splits, prompts, plans]);
 /** Lines by device and program. */
 export async function callLines(wanted: (program: string) => boolean): Promise<Map<string, readonly string[]>> {
   const lines = new Map<string, readonly string[]>();

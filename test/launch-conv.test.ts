@@ -34,6 +34,36 @@ describe('convolutions of our own', () => {
     assert.equal(symbolOf({ input: [50000, 50000], output: [50000, 50000] }), 'conv_direct_f32');
     assert.equal(symbolOf({ batch: 4096, input: [1024, 1024], output: [1024, 1024] }), 'conv_direct_f32');
   });
+  test('every end that a kernel may reach counts: padded images, results beside padding, strides and dilation', () => {
+    const most = 2 ** 31 - 1;
+    const bare = { kernel: [1, 1], padding: [0, 0] } as const;
+    for (const [fits, longer] of [
+      [{ input: [1, most] }, { input: [1, most + 1] }],
+      [
+        { input: [1, most - 4], padding: [0, 2] },
+        { input: [1, most - 3], padding: [0, 2] },
+      ],
+      [
+        { output: [1, most - 3], padding: [0, 3] },
+        { output: [1, most - 2], padding: [0, 3] },
+      ],
+      [
+        { output: [1, 2 ** 30], stride: [1, 2] },
+        { output: [1, 2 ** 30], stride: [1, 2], kernel: [1, 2] },
+      ],
+      [
+        { output: [1, 1], kernel: [1, 2 ** 30], dilation: [1, 2] },
+        { output: [1, 2], kernel: [1, 2 ** 30], dilation: [1, 2] },
+      ],
+      [
+        { output: [2 ** 30, 1], stride: [2, 1] },
+        { output: [2 ** 30, 1], stride: [2, 1], kernel: [2, 1] },
+      ],
+    ] satisfies [Partial<ConvShape>, Partial<ConvShape>][]) {
+      assert.equal(symbolOf({ ...bare, ...fits }), 'conv_fma_f32', JSON.stringify(fits));
+      assert.equal(symbolOf({ ...bare, ...longer }), 'conv_direct_f32', JSON.stringify(longer));
+    }
+  });
   test('sizes of images reach the kernel in 64 bits', () => {
     const [l] = convLaunch(false, 'f32', shape({ input: [1, 2 ** 31 + 7], output: [1, 2 ** 31 + 7] }), TARGET).launches;
     const zero = (): number => 0;

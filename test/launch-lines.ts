@@ -1,99 +1,29 @@
 // What plans would launch, a line a step: every family's samples and sizes beyond them, in the layouts that tensors
 // have, on devices on paper. Nothing runs, so sizes may be as large as they like and GPUs as rare.
-import { createHash } from 'node:crypto';
 import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { brotliCompressSync, brotliDecompressSync, constants } from 'node:zlib';
-import { bytesOf, type DType, kernelDType } from '../src/base/dtype.js';
+import { bytesOf, type DType } from '../src/base/dtype.js';
 import { Layout } from '../src/base/layout.js';
 import { packageRoot } from '../src/base/paths.js';
 import type { View } from '../src/backends/backend.js';
-import { chainLaunch } from '../src/backends/gpu/elementwise.js';
 import { PLANNED, planRow } from '../src/backends/gpu/families.js';
 import type { Served } from '../src/backends/gpu/libraries.js';
-import { FAULT, type Launch, type Step, Temporary } from '../src/backends/gpu/plan.js';
 import type { DeviceInfo } from '../src/driver/driver.js';
 import type { KernelRow, RunRow, Sample } from '../src/ops/op.js';
 import { storeRow } from '../src/ops/store.js';
 import { opList, OPS } from '../src/ops/table.js';
 import { TRAINING_ROWS } from '../src/ops/training.js';
-import { LAYOUTS } from '../src/testing/layouts.js';
 import { callLines } from './launch-calls.js';
+import { device, edgeLines } from './launch-edges.js';
+import { callText, placesOf, SLOT, stepText } from './launch-text.js';
 
-const device = (arch: string, warp: number, multiprocessors: number, sharedPerBlockOptin: number): DeviceInfo =>
-  ({ name: 'on paper', arch, warp, multiprocessors, sharedPerBlockOptin }) as unknown as DeviceInfo;
 export const ON_PAPER = [
   device('sm_90', 32, 132, 232448),
   device('sm_80', 32, 108, 166912),
   device('gfx90a', 64, 104, 65536),
   device('gfx1030', 32, 40, 65536),
 ];
-
-/** Operands stand a power of two apart, so that an address tells whose it is and how far in. */
-const SLOT = 2 ** 44;
-const nameOf = (address: number): string => {
-  const [slot, offset] = [Math.floor(address / SLOT), address % SLOT];
-  return `${slot === 0 ? 'temporary' : slot >= 100 ? `out${slot - 100}` : `in${slot - 1}`}+${offset}`;
-};
-const isView = (v: object): v is View => 'memory' in v && 'layout' in v;
-const short = (text: string | Uint8Array): string => createHash('sha256').update(text).digest('hex').slice(0, 12);
-const viewText = (v: View): string =>
-  `${v.memory instanceof Temporary ? `temporary of ${v.memory.bytes}` : nameOf(v.memory.address)} ` +
-  `${v.dtype}[${v.layout.shape}]/${v.layout.strides}@${v.layout.offset}`;
-/** A value of an argument, or of anything that a step holds. */
-function text(v: unknown): string {
-  if (typeof v === 'function') return 'our own kernels';
-  if (typeof v !== 'object' || v === null) return String(v);
-  if (isView(v)) return viewText(v);
-  if (Array.isArray(v)) return `[${v.map(text)}]`;
-  if (v === FAULT) return 'fault';
-  if ('buffer' in v && 'offset' in v) return `${v.buffer}+${v.offset}`;
-  return `{${Object.entries(v)
-    .filter(([, x]) => x !== undefined)
-    .map(([k, x]) => `${k}:${text(x)}`)
-    .join(' ')}}`;
-}
-export const launchText = (l: Launch): string =>
-  `${l.symbol}<${l.grid}|${l.block}|${l.shared}>${l.early ? ' early' : ''} ${text(l.args)}`;
-function stepText(step: Step): string {
-  if ('launches' in step)
-    return `${step.launches.map(launchText).join(' ; ')} scratch ${step.scratch} with ${text(step.buffers)}`;
-  if ('chain' in step) {
-    const { chain, out, inputs, scalars } = step;
-    const p = chainLaunch(
-      chain,
-      out.layout,
-      inputs.map((v) => v.layout),
-    );
-    return `${p.symbol}<${p.grid}|${p.block}> ${p.offsets} ${short(p.head)} ${text([out, inputs, scalars])}`;
-  }
-  return text(step);
-}
-
-interface Signature {
-  readonly shape: readonly number[];
-  readonly dtype: DType;
-}
-type Place = 'contiguous' | 'offset' | 'transposed' | 'repeated' | 'second';
-const PLACES: Readonly<Record<Place, (shape: readonly number[], i: number) => Layout | undefined>> = {
-  contiguous: LAYOUTS.contiguous,
-  offset: LAYOUTS.offset,
-  transposed: LAYOUTS.transposed,
-  /** Every row is the first one. */
-  repeated: (shape) =>
-    shape.length < 2 ? undefined : Layout.contiguous([1, ...shape.slice(1)]).broadcastTo('repeated', shape),
-  /** What is asked of one operand must not be taken from another. */
-  second: (shape, i) => (i % 2 === 1 ? LAYOUTS.offset : LAYOUTS.contiguous)(shape),
-};
-const placesOf = (inputs: readonly unknown[]): readonly Place[] =>
-  (Object.keys(PLACES) as Place[]).filter((p) => p !== 'second' || inputs.length > 1);
-function views(sigs: readonly Signature[], from: number, place: Place): View[] {
-  return sigs.map(({ shape, dtype }, i) => {
-    const layout = PLACES[place](shape, i) ?? Layout.contiguous(shape);
-    const memory = { bytes: layout.end * bytesOf(dtype), address: (from + i) * SLOT };
-    return { memory, layout, dtype: kernelDType(dtype) };
-  });
-}
 
 /** Sizes at which another kernel serves, or the same one cuts its work in another way; null is the dtype in turn. */
 type Larger = readonly (readonly [
@@ -279,14 +209,9 @@ const dtypesOf = (row: KernelRow<any>, on: DeviceInfo): readonly DType[] =>
     : row.dtypes.filter((d) => on === ON_PAPER[0] || d === 'f32' || d === 'f16' || row.dtypes.length === 1);
 const linesOf = (row: KernelRow<any>, on: DeviceInfo, plan: typeof planRow, served?: Served): string[] =>
   dtypesOf(row, on).flatMap((dtype) =>
-    samplesOf(row).flatMap(({ inputs: given, params }) => {
-      const inputs = given.map((s) => ({ shape: s.shape, dtype: s.dtype ?? dtype }));
+    samplesOf(row).flatMap(({ inputs, params }) => {
       if (inputs.some((s) => s.shape.includes(0))) return [];
-      const outputs = views(row.infer(inputs, params), 100, 'contiguous');
-      return placesOf(inputs).flatMap((place) => [
-        `# ${row.name} ${dtype} ${place} ${inputs.map((s) => `[${s.shape}]`).join(' ')}`,
-        ...plan(row as unknown as RunRow, views(inputs, 1, place), outputs, params, on, served).map(stepText),
-      ]);
+      return placesOf(inputs).flatMap((place) => callText({ row, dtype, inputs, params, on }, { place, plan, served }));
     }),
   );
 /** A library that serves whatever it is asked for. */
@@ -317,7 +242,8 @@ export const familiesOf = (ops: ReadonlySet<string>): Set<string> =>
 /** What plans launch, and what the stateful side of GPU work asks of a driver. */
 export const allLines = async (
   wanted: (name: string) => boolean = () => true,
-): Promise<Map<string, readonly string[]>> => new Map([...launchLines(wanted), ...(await callLines(wanted))]);
+): Promise<Map<string, readonly string[]>> =>
+  new Map([...launchLines(wanted), ...edgeLines(wanted), ...(await callLines(wanted))]);
 
 // ---- the file ----
 
