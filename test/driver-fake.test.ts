@@ -9,13 +9,13 @@ import { after, describe, test } from 'node:test';
 import { fileURLToPath } from 'node:url';
 import { ArgumentError, DeviceError, DriverError, OutOfMemoryError } from '../src/base/errors.js';
 import { ArgBuffer } from '../src/driver/args.js';
-import { openCuda } from '../src/driver/cuda.js';
+import { CUDA_TABLE, openCuda } from '../src/driver/cuda.js';
 import type { Device, Driver } from '../src/driver/driver.js';
 import { CUBLASLT } from '../src/driver/cublaslt.js';
 import { forDriver } from '../src/driver/cuda-version.js';
 import { CUDNN } from '../src/driver/cudnn.js';
 import { libraryReports, openLibrary } from '../src/driver/ffi.js';
-import { openHip } from '../src/driver/hip.js';
+import { HIP_TABLE, openHip } from '../src/driver/hip.js';
 import { HIPBLASLT } from '../src/driver/hipblaslt.js';
 import { MIOPEN } from '../src/driver/miopen.js';
 import { ROCBLAS } from '../src/driver/rocblas.js';
@@ -34,6 +34,7 @@ process.env.WICK_LIBRARY_PATH = dir;
 const VENDORS = {
   cuda: {
     open: openCuda,
+    table: CUDA_TABLE,
     name: 'CUDA driver 13.0',
     arch: ['sm_90', 'sm_90'],
     full: 'sm_90',
@@ -41,9 +42,15 @@ const VENDORS = {
     pools: true,
     alloc: 'cuMemAlloc_v2',
     full2: 'CUDA_ERROR_OUT_OF_MEMORY',
+    // Attributes are 1000 and their number, where they are no others.
+    facts: {
+      ...{ multiprocessors: 1016, maxThreadsPerBlock: 1001, maxThreadsPerMultiprocessor: 1039, sharedPerBlock: 1008 },
+      ...{ sharedPerBlockOptin: 200000, registersPerBlock: 1012, l2Bytes: 1038 },
+    },
   },
   hip: {
     open: openHip,
+    table: HIP_TABLE,
     name: 'HIP 7.2.53211',
     arch: ['gfx90a', 'gfx1100'],
     full: 'gfx90a:sramecc+:xnack-',
@@ -51,6 +58,10 @@ const VENDORS = {
     pools: false,
     alloc: 'hipMalloc',
     full2: 'hipErrorOutOfMemory',
+    facts: {
+      ...{ multiprocessors: 1063, maxThreadsPerBlock: 1056, maxThreadsPerMultiprocessor: 1057, sharedPerBlock: 65536 },
+      ...{ sharedPerBlockOptin: 65536, registersPerBlock: 1071, l2Bytes: 1019 },
+    },
   },
 } as const;
 
@@ -74,6 +85,9 @@ for (const [vendor, want] of Object.entries(VENDORS)) {
       assert.equal(device.info.warp, want.warp);
       assert.equal(device.info.memoryPools, want.pools);
       assert.equal(device.info.totalBytes, 2 ** 30);
+      const { name, arch, fullArch, warp, memoryPools, ...facts } = driver.info(1);
+      assert.deepEqual(facts, { ...want.facts, totalBytes: 2 ** 30 + 1, integrated: true });
+      assert.deepEqual([name, memoryPools, device.info.integrated], ['Fake 1', !want.pools, false]);
       assert.throws(
         () => driver.open(2),
         (e) => e instanceof DeviceError && /there is no such device; .* sees 2/.test(e.message),
@@ -91,8 +105,10 @@ for (const [vendor, want] of Object.entries(VENDORS)) {
       );
       assert.equal(device.canReach?.(other), true);
       assert.equal(device.canReach?.(device), true);
+      assert.equal(other.canReach?.(device), true);
       device.copyTo?.(other, b, a, 16, stream);
       device.copyTo?.(other, b, a, 0, stream);
+      assert.throws(() => device.copyTo?.(other, b + 8, a, 16, stream), /to device 1/);
       const out = new Uint8Array(16);
       other.copyOut(out, b, 0);
       assert.deepEqual(
@@ -113,12 +129,20 @@ for (const [vendor, want] of Object.entries(VENDORS)) {
       device.copyOut(back, p, 0);
       assert.ok(back.every((b) => b === 0xab));
       const data = Uint8Array.from({ length: 4096 }, (_, i) => i * 7);
-      device.copyIn(p, data.subarray(100, 200), 0);
+      const given = data.slice(100, 200);
+      device.copyIn(p, given, 0);
+      given.fill(0); // what was given is there when the call returns
       device.copy(p + 2000, p, 100, 0);
       device.copyOut(back, p, 0);
       assert.deepEqual(back.slice(2000, 2100), data.slice(100, 200));
       const host = device.allocHost(64);
+      host.bytes.fill(1);
       device.copyOutAsync(host.address, p + 2000, 64, 0);
+      assert.ok(
+        host.bytes.every((b) => b === 1),
+        'nothing waits for it',
+      );
+      device.synchronizeStream(0);
       assert.deepEqual(new Uint8Array(host.bytes), data.slice(100, 164));
       host.bytes.fill(9);
       device.copyInAsync(p + 8, host.address, 64, 0);
@@ -230,6 +254,125 @@ for (const [vendor, want] of Object.entries(VENDORS)) {
       device.destroyGraphExec(exec);
       device.free(x);
       device.free(out);
+    });
+
+    test('a launch has its grid, block, shared memory and leave to begin early each in its place', () => {
+      const [stream, out] = [device.createStream(), device.alloc(32)];
+      const tell = device.getFunction(device.loadModule(Buffer.from('fake'), 'm.hip'), 'tell');
+      for (const early of [true, false]) {
+        device.launch(tell, [2, 3, 4], [5, 6, 7], 800, stream, args.reset().pointer(out), early);
+        const told = new Uint32Array(8);
+        device.copyOut(bytes(told), out, stream);
+        assert.deepEqual([...told], [2, 3, 4, 5, 6, 7, 800, Number(early && vendor === 'cuda')]);
+      }
+      device.free(out);
+    });
+
+    /** Every call of the table that devices make, by what makes it. */
+    const exercises = (d: Device, other: Device): Readonly<Record<string, () => unknown>> => {
+      const stream = d.createStream();
+      const [a, far, host] = [d.alloc(64), other.alloc(64), d.allocHost(64)];
+      const [early, late] = [d.createEvent(true), d.createEvent(true)];
+      const [spareStream, spareEvent, spareHost] = [d.createStream(), d.createEvent(false), d.allocHost(8)];
+      const spare = [d.alloc(8), d.allocAsync(8, stream)];
+      const module = d.loadModule(Buffer.from('fake'), 'm.hip');
+      const none = d.getFunction(module, 'none');
+      const graphs = [0, 1].map(() => {
+        d.beginCapture(stream);
+        return d.endCapture(stream);
+      });
+      const exec = d.instantiate(graphs[0]);
+      for (const e of [early, late]) d.record(e, stream);
+      return {
+        memAlloc: () => d.alloc(8),
+        memFree: () => d.free(spare[0]),
+        ...(d.info.memoryPools && {
+          memAllocAsync: () => d.allocAsync(8, stream),
+          memFreeAsync: () => d.freeAsync(spare[1], stream),
+        }),
+        memInfo: () => assert.equal(d.memory().total, 2 ** 30 + d.ordinal),
+        hostAlloc: () => d.allocHost(8),
+        hostFree: () => d.freeHost(spareHost),
+        memset8: () => d.memset(a, 1, 64, stream),
+        copyHtoD: () => d.copyInAsync(a, host.address, 64, stream),
+        copyDtoH: () => d.copyOutAsync(host.address, a, 64, stream),
+        copyDtoD: () => d.copy(a, a + 32, 32, stream),
+        copyPeer: () => d.copyTo?.(other, far, a, 64, stream),
+        streamCreate: () => d.createStream(),
+        streamDestroy: () => d.destroyStream(spareStream),
+        streamSync: () => d.synchronizeStream(stream),
+        streamWaitEvent: () => d.streamWait(stream, early),
+        eventCreate: () => d.createEvent(true),
+        eventDestroy: () => d.destroyEvent(spareEvent),
+        eventRecord: () => d.record(late, stream),
+        eventQuery: () => d.queryEvent(late),
+        eventSync: () => d.synchronizeEvent(late),
+        eventElapsed: () => d.elapsed(early, late),
+        moduleLoad: () => d.loadModule(Buffer.from('fake'), 'm.hip'),
+        moduleFunction: () => d.getFunction(module, 'axpy'),
+        ...(vendor === 'cuda' && { funcSetAttribute: () => d.setMaxDynamicShared(none, 60000) }),
+        [vendor === 'cuda' ? 'launchEx' : 'launch']: () =>
+          d.launch(none, [1, 1, 1], [1, 1, 1], 0, stream, args.reset()),
+        instantiate: () => d.instantiate(graphs[1]),
+        graphLaunch: () => d.launchGraph(exec, stream),
+        graphDestroy: () => d.destroyGraph(graphs[1]),
+        execDestroy: () => d.destroyGraphExec(exec),
+        beginCapture: () => d.beginCapture(stream),
+        endCapture: () => d.endCapture(stream),
+      };
+    };
+    /** Calls that take the place of others and are told of by their names. */
+    const TOLD_AS: Readonly<Record<string, string>> = { copyPeer: 'copyDtoD', launchEx: 'launch' };
+    const symbol = (call: string): string => {
+      const entry = (want.table as Readonly<Record<string, string | { readonly optional: string }>>)[call];
+      return /(\w+)\(/.exec(typeof entry === 'string' ? entry : entry.optional)?.[1] as string;
+    };
+
+    test('every call that fails is told of by its name and status, and works when it does not', () => {
+      for (const [d, other] of [
+        [device, driver.open(1)],
+        [driver.open(1), device],
+      ])
+        for (const [call, make] of Object.entries(exercises(d, other))) {
+          process.env.FAKE_FAIL = symbol(call);
+          const says = new RegExp(`${symbol(TOLD_AS[call] ?? call)}.*unknown \\w+ error \\(999\\)`, 's');
+          assert.throws(make, (e) => e instanceof DriverError && says.test(e.message), call);
+          delete process.env.FAKE_FAIL;
+          assert.doesNotThrow(make, call);
+        }
+    });
+    test('every call is made with its own device as the current one', () => {
+      const other = driver.open(1);
+      for (const make of Object.values(exercises(device, other))) {
+        other.memory();
+        assert.doesNotThrow(make, String(make));
+      }
+      for (const make of Object.values(exercises(other, device))) {
+        device.memory();
+        assert.doesNotThrow(make, String(make));
+      }
+    });
+    test('a device that cannot be made current, and links that cannot be opened, are told of', () => {
+      const fresh = want.open();
+      const [near, far] = [fresh.open(0), fresh.open(1)];
+      const fails = (call: string, make: () => unknown): void => {
+        process.env.FAKE_FAIL = symbol(call);
+        assert.throws(make, (e) => e instanceof DriverError && /\(999\)/.test(e.message), call);
+        delete process.env.FAKE_FAIL;
+      };
+      near.memory();
+      fails(vendor === 'cuda' ? 'contextSet' : 'deviceSet', () => far.memory());
+      assert.equal(far.memory().total, 2 ** 30 + 1, 'it is tried again');
+      fails('canAccessPeer', () => near.canReach?.(far));
+      fails('enablePeer', () => near.canReach?.(far));
+      assert.equal(near.canReach?.(far), true);
+      process.env.FAKE_NO_PEER = '1';
+      assert.equal(far.canReach?.(near), false);
+      delete process.env.FAKE_NO_PEER;
+      assert.equal(far.canReach?.(near), false, 'it is asked once');
+      const [a, b] = [far.alloc(16), near.alloc(16)];
+      far.copyTo?.(near, b, a, 16, far.createStream());
+      assert.equal(near.canReach?.(driver.open(1)), false, 'a device of another driver');
     });
 
     test('says why there is no device', () => {

@@ -153,14 +153,14 @@ const recordings: Program = async (m) => {
     ['no room once', 'alloc', full()],
   ];
   for (const [what, at, error] of steps) {
-    gpu.note(`## ${what}`);
+    gpu.note(`where ${what}`);
     gpu.failing = at ? { at, with: error } : undefined;
     await refused(m, () => backend.capture(() => (chain(), at || assertFails())).dispose());
     gpu.failing = undefined;
     exp();
     say();
   }
-  gpu.note('## f fails, and so does the end of the recording');
+  gpu.note('where f fails, and so does the end of the recording');
   for (const error of [driverError(), new TypeError('of the program')])
     await refused(m, () =>
       backend.capture(() => {
@@ -168,7 +168,7 @@ const recordings: Program = async (m) => {
         assertFails();
       }),
     );
-  gpu.note('## no room at all');
+  gpu.note('where there is no room at all');
   await refused(m, () =>
     backend.capture(() => {
       const { alloc } = gpu;
@@ -182,7 +182,7 @@ const recordings: Program = async (m) => {
       }
     }),
   );
-  gpu.note('## numbers while work is recorded');
+  gpu.note('where numbers are asked for while work is recorded');
   const y4 = new Uint8Array(4);
   for (const call of [() => backend.readSync(y.memory, 0, y4), () => backend.write(y.memory, 0, y4)])
     await refused(m, () => backend.capture(call));
