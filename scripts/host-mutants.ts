@@ -52,6 +52,8 @@ const tests = (...names: string[]): Guard => names.map((test) => ({ test }));
 const part = (cases: string, devices = 'sim:32'): Question => ({ test: 'matrix', cases, devices, sample: 12 });
 const launches = (cases: string): Question => ({ test: 'launches', cases });
 const matrix = (cases: string, devices = 'sim:32'): Question => ({ test: 'matrix', cases, devices });
+/** What the stateful side of GPU work does about time and trouble. */
+const STATE = 'streams,uploads,reads,copies,recordings,failures,plans';
 /** Tests of single files of generation on GPUs. */
 const OWN_TEST: Readonly<Record<string, string>> = { 'run-plan': 'attention-library', sample: 'engine-draws' };
 /**
@@ -65,6 +67,8 @@ const asked = (cases: string, module: string): Guard => [
   matrix(cases),
 ];
 const GLUE = tests('stand-ins', 'driver-libraries');
+/** Calls of drivers, each of which can fail, and the bytes of arguments. */
+const DRIVERS = tests('driver-fake', 'driver-args');
 const GUARDS: Readonly<Partial<Record<Area, Readonly<Record<string, Guard>>>>> = {
   'library glue': {
     ...Object.fromEntries(
@@ -86,6 +90,9 @@ const GUARDS: Readonly<Partial<Record<Area, Readonly<Record<string, Guard>>>>> =
         `src/driver/${f}`,
         tests('stand-ins', 'attention-library'),
       ]),
+    ),
+    ...Object.fromEntries(
+      ['vendor', 'cuda', 'hip', 'checked-calls', 'args', 'cuda-version'].map((f) => [`src/driver/${f}`, DRIVERS]),
     ),
   },
   'host launch code': {
@@ -120,9 +127,8 @@ const GUARDS: Readonly<Partial<Record<Area, Readonly<Record<string, Guard>>>>> =
     'src/backends/gpu/attention': [launches('sdpa'), part('sdpa'), ...tests('attention-grid'), matrix('sdpa')],
     ...Object.fromEntries(
       Object.entries({
-        'decode,decode-experts,decode-latent,decode-sample,decode-tiles': 'decoding',
-        'sample,attention-prompts,side-stream,uploads,run-plan,context':
-          'decoding,drawing,prompts,streams,uploads,plans',
+        'decode,decode-experts,decode-few,decode-latent,decode-sample,decode-tiles': 'decoding',
+        'sample,attention-prompts,side-stream,uploads,run-plan,context': `decoding,drawing,prompts,${STATE}`,
         'grouped,experts': 'matmulExperts',
         quantized: 'qmatmul,dequantize,q8Blocks,qrows,f8matmul,decoding',
       }).flatMap(([files, cases]) =>
@@ -134,7 +140,18 @@ const GUARDS: Readonly<Partial<Record<Area, Readonly<Record<string, Guard>>>>> =
           ]),
       ),
     ),
-    'src/backends/gpu/allocator': tests('gpu-memory', 'leaks', 'sim-driver'),
+    'src/backends/gpu/allocator': [launches(STATE), ...tests('gpu-memory', 'leaks', 'sim-driver')],
+    ...Object.fromEntries(
+      ['gpu', 'touched'].map((f) => [
+        `src/backends/gpu/${f}`,
+        [launches(STATE), ...tests('gpu-memory', 'captured', 'devices')],
+      ]),
+    ),
+    'src/backends/gpu/random': [launches('rand'), ...tests('random-ops')],
+    'src/backends/gpu/training': [
+      launches('adam,classLosses,swigluGrad,squareSums'),
+      ...tests('training-passes', 'train'),
+    ],
     'src/backends/gpu/attention-kernels': [launches('sdpa'), part('sdpa'), ...tests('attention-grid'), matrix('sdpa')],
   },
   io: {

@@ -268,6 +268,10 @@ for (const [vendor, want] of Object.entries(VENDORS)) {
       device.free(out);
     });
 
+    const set = (variable: string, value: string | undefined): void => {
+      if (value === undefined) delete process.env[variable];
+      else process.env[variable] = value;
+    };
     /** Every call of the table that devices make, by what makes it. */
     const exercises = (d: Device, other: Device): Readonly<Record<string, () => unknown>> => {
       const stream = d.createStream();
@@ -334,10 +338,10 @@ for (const [vendor, want] of Object.entries(VENDORS)) {
         [driver.open(1), device],
       ])
         for (const [call, make] of Object.entries(exercises(d, other))) {
-          process.env.FAKE_FAIL = symbol(call);
+          set('FAKE_FAIL', symbol(call));
           const says = new RegExp(`${symbol(TOLD_AS[call] ?? call)}.*unknown \\w+ error \\(999\\)`, 's');
           assert.throws(make, (e) => e instanceof DriverError && says.test(e.message), call);
-          delete process.env.FAKE_FAIL;
+          set('FAKE_FAIL', undefined);
           assert.doesNotThrow(make, call);
         }
     });
@@ -356,9 +360,9 @@ for (const [vendor, want] of Object.entries(VENDORS)) {
       const fresh = want.open();
       const [near, far] = [fresh.open(0), fresh.open(1)];
       const fails = (call: string, make: () => unknown): void => {
-        process.env.FAKE_FAIL = symbol(call);
+        set('FAKE_FAIL', symbol(call));
         assert.throws(make, (e) => e instanceof DriverError && /\(999\)/.test(e.message), call);
-        delete process.env.FAKE_FAIL;
+        set('FAKE_FAIL', undefined);
       };
       near.memory();
       fails(vendor === 'cuda' ? 'contextSet' : 'deviceSet', () => far.memory());
@@ -366,9 +370,9 @@ for (const [vendor, want] of Object.entries(VENDORS)) {
       fails('canAccessPeer', () => near.canReach?.(far));
       fails('enablePeer', () => near.canReach?.(far));
       assert.equal(near.canReach?.(far), true);
-      process.env.FAKE_NO_PEER = '1';
+      set('FAKE_NO_PEER', '1');
       assert.equal(far.canReach?.(near), false);
-      delete process.env.FAKE_NO_PEER;
+      set('FAKE_NO_PEER', undefined);
       assert.equal(far.canReach?.(near), false, 'it is asked once');
       const [a, b] = [far.alloc(16), near.alloc(16)];
       far.copyTo?.(near, b, a, 16, far.createStream());

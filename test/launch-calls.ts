@@ -56,6 +56,7 @@ const decoding =
     for (const every of [0, 640]) {
       const [gateUp, down] = every ? [view(dtype, 2 * every, 512), view(dtype, 512, every)] : [];
       d.chosenGate({ ...gates, weight: view(dtype, 8, 384, 512), shared: gateUp });
+      d.chosenGate({ ...gates, weight: view(dtype, 8, 388, 512), shared: every ? view(dtype, 1284, 512) : undefined });
       d.chosenSum({ ...sum, weight: view(dtype, 8, 512, 512), shared: down });
     }
     for (const [heads, kvHeads, dim, sequences, pageTokens] of [
@@ -78,14 +79,19 @@ const decoding =
         ...(pageTokens && { paged: { table: view('i32', sequences, 64), pageTokens, room } }),
       });
     }
-    d.attendLatent({
-      ...{ heads: 20, nope: 128, turned: 64, rank: 512, values: 128, eps: 1e-6, scale: 0.07 },
-      ...{ queries: view(dtype, 20, 192), latent: view(dtype, 576), norm: view('f32', 512) },
-      ...{ keyUp: view(dtype, 20, 128, 512), valueUp: view(dtype, 20, 128, 512), cos: view('f32', 99, 32) },
-      ...{ sin: view('f32', 99, 32), state, latents: view(dtype, 99, 512), keys: view(dtype, 99, 64) },
-      ...{ lifted: view(dtype, 20, 576), partial: view('f32', 64, 20, 512), tops: view('f32', 64, 20) },
-      ...{ sums: view('f32', 64, 20), out: view(dtype, 20, 128) },
-    });
+    for (const [heads, rank, values] of [
+      [20, 512, 128],
+      [16, 128, 16],
+      [17, 136, 17],
+    ])
+      d.attendLatent({
+        ...{ heads, nope: 128, turned: 64, rank, values, eps: 1e-6, scale: 0.07 },
+        ...{ queries: view(dtype, heads, 192), latent: view(dtype, rank + 64), norm: view('f32', rank) },
+        ...{ keyUp: view(dtype, heads, 128, rank), valueUp: view(dtype, heads, values, rank) },
+        ...{ cos: view('f32', 99, 32), sin: view('f32', 99, 32), state, latents: view(dtype, 99, rank) },
+        ...{ keys: view(dtype, 99, 64), lifted: view(dtype, heads, rank + 64), out: view(dtype, heads, values) },
+        ...{ partial: view('f32', 64, heads, rank), tops: view('f32', 64, heads), sums: view('f32', 64, heads) },
+      });
     const tokens = view('i32', 300);
     d.advance(best, state, tokens);
     d.draw(
@@ -174,14 +180,20 @@ const splits: Program = async (m) => {
       backend.decodeSteps('f16').product({ x: view('f16', 1), weight, type: 'Q4_K', out: view('f16', 512) });
     });
 };
-const drawing: Program = async ({ backend, view }) => {
+const drawing: Program = async ({ gpu, backend, view }) => {
   const draws = backend.batchDraws({ rows: 6, vocabSize: 5000, slots: 4, context: 128 });
   const [logits, rows, tokens] = [view('f32', 6, 5000), view('u8', 6, 128), view('i32', 6)];
   draws.feed(rows, tokens, 5);
   draws.draw(logits, rows, 3);
   await draws.trial(async () => draws.draw(logits, rows, 1));
   draws.fetch(4, false);
-  draws.fetch(3, true);
+  const fetched = draws.fetch(3, true);
+  fetched.host.bytes.forEach((_, i, all) => (all[i] = i % 3 === 0 ? 0 : i % 64));
+  // A token 0 is one, a token below it is none.
+  const told = new DataView(fetched.host.bytes.buffer);
+  for (const [i, token] of [5, 0, -1, 7].entries()) told.setInt32(4 * 6 + 16 * (33 + i) + 8, token, true);
+  gpu.note(`${draws.tokensOf(fetched)} ${JSON.stringify(draws.toldOf(fetched, 1, 3))}`);
+  await draws.arrived(fetched);
   draws.send(rows, draws.hostBuffer(256));
   draws.writeHistory(2, 7, [1, 2, 3]);
   draws.writeMask(3, new Int32Array(5));
@@ -212,6 +224,30 @@ const plans: Program = ({ backend, view }) => {
   run('exp', [{ ...x, layout: x.layout.transpose(0, 1) }], view('f32', 30, 12), {});
   run('copy', [{ ...x, layout: x.layout.slice(1, 3, 20) }], view('f32', 12, 20), {});
   run('sum', [{ ...x, layout: Layout.contiguous([4, 30], 60) }], view('f32', 4), { dims: [1], keepdim: false });
+  // Copies by the driver and by kernels; operands that are one number over; numbers of every width.
+  const [whole, part] = [view('f32', 12, 30), { ...view('f32', 99), layout: Layout.contiguous([12, 5], 30) }];
+  run('copy', [x], whole, {});
+  run('copy', [{ ...x, layout: Layout.contiguous([12, 5], 7) }], part, {});
+  const one = { ...x, layout: Layout.contiguous([1, 1], 4).broadcastTo('add', [12, 30]) };
+  run('add', [one, x], whole, {});
+  run('add', [x, one], whole, {});
+  run('add', [{ ...x, layout: Layout.contiguous([1, 1], 4) }, view('f32', 1, 1)], view('f32', 1, 1), {});
+  run('add', [x, { ...x, layout: x.layout.slice(0, 3, 1).broadcastTo('add', [12, 30]) }], whole, {});
+  for (const dtype of ['f32', 'f16', 'f64', 'i64', 'u8'] as const)
+    run('affine', [view(dtype, 7)], view(dtype, 7), { mul: 3, add: 2 });
+  // Heads of a token are read where they lie, if all tokens' are as far apart.
+  const [cos, turned, table] = [view('f32', 9, 4), view('f32', 2, 6, 4, 8), view('f32', 2, 8, 12, 16)];
+  const heads = table.layout.slice(2, 4, 4);
+  for (const layout of [
+    new Layout([2, 6, 4, 8], [768, 128, 8, 1], 32),
+    new Layout([2, 6, 4, 8], [800, 128, 8, 1], 32),
+    new Layout([2, 6, 4, 8], [768, 128, 16, 1]),
+    new Layout([2, 6, 4, 8], [768, 128, 8, 2]),
+    new Layout([2, 6, 4, 8], [96, 16, 8, 1]),
+    new Layout([1, 6, 4, 8], [7, 128, 8, 1]),
+    heads.slice(3, 0, 8).slice(1, 0, 6),
+  ])
+    run('ropeThd', [{ ...table, layout }, cos, cos], { ...turned, layout: Layout.contiguous(layout.shape) }, {});
 };
 const PROGRAMS: Readonly<Record<string, Program>> = {
   decodingF32: decoding('f32'),

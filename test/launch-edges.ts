@@ -60,6 +60,19 @@ const rowCounts = ({ multiprocessors: n }: DeviceInfo): Call[] =>
   [1, n - 1, n, 2 * n - 1, 2 * n, 4 * n - 1, 4 * n, 65536, 2 ** 25 + 1].flatMap((rows) =>
     [96, 16384, 40000].flatMap((cols) => overRows([rows, cols])),
   );
+/** As many chunks as are joined at most, and tiles as a grid has at most. */
+const wholeGrids: Call[] = [
+  ['sum', [[1, 2 ** 22, 8]], { dims: [1], keepdim: false }],
+  ['sum', [[2 ** 22 + 1, 9, 2]], { dims: [1], keepdim: false }],
+  ['rmsNorm', [[2 ** 28, 96], [96]], { eps: 1e-5, weight: true, bias: false }],
+  ['rmsNorm', [[2 ** 28 + 1, 96], [96]], { eps: 1e-5, weight: true, bias: false }],
+  ...[
+    [65535, 96],
+    [3, 8191],
+    [3, 8192],
+    [3, 8193],
+  ].map((shape): Call => ['cumsum', [shape], { dim: 1, reverse: false, exclusive: false }]),
+];
 const columns: Call[] = each([1, 3, 700], [8, 9, 64, 65, 1000, 100000], [2, 3, 8, 256, 264, 4096]).flatMap(
   (shape): Call[] => [
     ['sum', [shape], { dims: [1], keepdim: false }],
@@ -151,6 +164,14 @@ const attention: Call[] = each([4, 5, 64, 65, 128, 129], [64, 65, 128, 136, 256]
     ];
   },
 );
+/** Few queries, whose keys are split among blocks, and keys in 8 bits, which few queries alone read as they are. */
+const decoding: Call[] = each([1, 2, 4, 5], [64, 136], [9000, 10 ** 6]).flatMap(([rows, dim, keys]): Call[] => {
+  const [q, kept] = [[3, rows, 24, dim], { shape: [3, keys, 2, dim], dtype: 'f8e4m3' } as const];
+  return [
+    ['sdpaRun', [q, [3, keys, 2, dim], [3, keys, 2, dim]], { ...ATTENTION, extras: [] }],
+    ['sdpaRun', [q, kept, kept], { ...ATTENTION, extras: [] }],
+  ];
+});
 /** Sequences one behind another, and keys in pages. */
 const packed: Call[] = [64, 80].flatMap((dim): Call[] => {
   const [q, k, params] = [[1, 300, 8, dim], [1, 400, 2, dim], { ...ATTENTION, longest: [200, 150] }];
@@ -212,7 +233,8 @@ const float8: Call[] = each([1, 9], [7, 4096], [128, 4096, 4224, 8192]).map(([m,
   {},
 ]);
 const experts: Call[] = [
-  ...each([16, 17], [4], [8], [100, 384], [8, 12, 512, 2048, 2056]),
+  ...each([16, 17], [4], [8], [100, 128, 129, 256, 257], [8, 12, 512, 2048, 2056]),
+  [65, 1, 3, 8, 0],
   ...each([65], [1], [3999, 4000, 4001], [8], [64]),
 ].map(([tokens, chosen, all, rows, n]) => ['matmulExperts', [[tokens, 1, n], [all, rows, n], ids(tokens, chosen)], {}]);
 
@@ -249,12 +271,26 @@ const [small, big]: [number[], number[]] = [
 const resampled: Call[] = [
   { size: big, alignCorners: false, scale: [1.5, 1.25] },
   { size: [1, 9], alignCorners: true, scale: null },
+  { size: [2, 9], alignCorners: true, scale: null },
   { size: big, alignCorners: true, scale: [1.5, 1.25] },
 ].flatMap((params): Call[] => [
   ['upsampleBilinear2d', [[2, 3, ...small]], params],
   ['upsampleBilinear2dBackward', [[2, 3, ...params.size]], { ...params, inputSize: small }],
 ]);
+const ADAM = { beta1: 0.9, beta2: 0.95, shrink: 0.5, rate: 0.25, eps: 0.125 };
 const trained: Call[] = [
+  ...[7, 8, 9, 2049, 2 ** 31].flatMap((n): Call[] => {
+    const [state, copy]: Input[][] = [[floats(n), floats(n), floats(n), [n]], [{ shape: [n], dtype: 'bf16' }]];
+    return [
+      ['adamInPlace', state, { ...ADAM, scaled: false, copied: false, fed: false }],
+      ['adamInPlace', [...state, floats(), floats(3), ...copy], { ...ADAM, scaled: true, copied: true, fed: true }],
+      ['adamInPlace', [...state, floats(3)], { ...ADAM, scaled: false, copied: false, fed: true }],
+    ];
+  }),
+  ...[2 ** 24 - 256, 2 ** 24, 2 ** 24 + 1, 2 ** 32].flatMap((n): Call[] => [
+    ['randUniform', [], { shape: [n], dtype: 'f32', lo: -3, up: 5, seed: 7n, offset: 6n }],
+    ['randNormal', [], { shape: [n], dtype: 'f32', mean: 3, std: 0.25, seed: 7n, offset: 6n }],
+  ]),
   ...each([7, 65536, 65537], [96, 97, 1023, 1024, 1025, 50304]).flatMap(([rows, cols]): Call[] => [
     ['classLosses', [[rows, cols], ids(rows)], { ignore: -100, smoothing: 0.1, grad: false }],
     [
@@ -323,7 +359,9 @@ const everywhere = (on: DeviceInfo): readonly Call[] => [
   ...rowCounts(on),
   ...products(on),
   ...attention,
+  ...decoding,
   ...packed,
+  ...wholeGrids,
   ...blocks,
   ...float8,
   ...experts,

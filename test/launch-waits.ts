@@ -34,6 +34,7 @@ const streams: Program = async (m) => {
     backend.free(memory);
   };
   again();
+  gpu.looks = 1; // the first is not done when the second is given
   const [first, second] = [side.run(exp), side.run(exp)];
   again();
   again();
@@ -57,6 +58,9 @@ const uploads: Program = ({ backend, view }) => {
   const x = view('u8', 2 ** 22);
   for (const bytes of [0, 3, 70, 2 ** 21]) backend.write(x.memory, 5, new Uint8Array(bytes));
   for (let i = 0; i < 10; i++) backend.write(x.memory, i, new Uint8Array(2 ** 20 - 100));
+  // To the last byte of a piece, and one more.
+  for (const bytes of [2 ** 20, 2 ** 19, 2 ** 19, 2 ** 19 + 1, 2 ** 19, 2 ** 20 + 1])
+    backend.write(x.memory, 0, new Uint8Array(bytes));
 };
 /** Reads wait without blocking, in pieces; an index out of range is told of by what was made with it. */
 const reads: Program = async (m) => {
@@ -138,7 +142,26 @@ const recordings: Program = async (m) => {
   await refused(m, () => after.launch());
   after.dispose();
   say();
-  const held = backend.capture(exp, undefined, { hold: true });
+  // Held once, however often it is read; what is made within is the recording's own.
+  const twice = (): void => {
+    const made = view('f32', 2000);
+    run(m, 'add', [x, x], made);
+    run(m, 'exp', [made], y);
+    backend.free(made.memory);
+  };
+  twice();
+  const held = backend.capture(twice, undefined, { hold: true });
+  const spare = view('f32', 2000);
+  await refused(m, () =>
+    backend.capture(
+      () => {
+        run(m, 'exp', [spare], y);
+        backend.free(spare.memory);
+      },
+      undefined,
+      { hold: true },
+    ),
+  );
   backend.free(x.memory);
   gpu.note(`not ${x.memory.address}: ${view('f32', 2000).memory.address}`);
   held.dispose();

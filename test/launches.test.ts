@@ -5,7 +5,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { View } from '../src/backends/backend.js';
 import { PLANNED, planRow } from '../src/backends/gpu/families.js';
-import type { Step } from '../src/backends/gpu/plan.js';
+import { alignmentOf, type Step } from '../src/backends/gpu/plan.js';
 import { bytesOf, type DType } from '../src/base/dtype.js';
 import { Layout } from '../src/base/layout.js';
 import { kernelModule, moduleNames } from '../src/backends/gpu/modules.js';
@@ -89,6 +89,17 @@ for (const [arch, { sharedPerBlockOptin }] of DEVICES) {
     assert.deepEqual([...new Set(beyond.map((l) => l.symbol))].sort(), TOO_LARGE[arch] ?? []);
   });
 }
+
+test('what addresses are multiples of is what all of them are multiples of, up to 16', () => {
+  const at = (address: number, offset = 0): View => ({
+    ...{ memory: { bytes: 999, address }, layout: Layout.contiguous([3], offset), dtype: 'u8' as const },
+  });
+  assert.deepEqual(
+    [0, 16, 8, 4, 2, 1, 24, 12, 6, 3, 32].map((address) => alignmentOf(at(address))),
+    [16, 16, 8, 4, 2, 1, 8, 4, 2, 1, 16],
+  );
+  assert.deepEqual([alignmentOf(at(16), at(4)), alignmentOf(at(2), at(8)), alignmentOf(at(16, 3), at(16))], [4, 2, 1]);
+});
 
 test("the gradient of attention on an H200 asks for its mask's tiles of shared memory", () => {
   const of = (shape: number[], i: number, dtype: DType = 'f16'): View => {
