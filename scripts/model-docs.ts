@@ -104,6 +104,10 @@ const SHARED: Readonly<Record<string, readonly string[]>> = {
   // Those that are read and not written.
   ...{ gemma3n: ['gemma3n_text'], gemma4: ['gemma4_text'], apertus: ['apertus'], minicpm3: ['minicpm3'] },
   ...{ dbrx: ['dbrx'], jais2: ['jais2'], 'exaone-moe': ['exaone_moe'], cohere2moe: ['cohere2_moe'] },
+  ...{ afmoe: ['afmoe'], laguna: ['laguna'], mellum: ['mellum'], mimo2: ['mimo_v2_flash'], phimoe: ['phimoe'] },
+  ...{ 'glm-dsa': ['glm_moe_dsa'], deepseek32: ['deepseek_v32'], mistral4: ['mistral4'] },
+  ...{ 'kimi-linear': ['kimi_linear'], granitehybrid: ['granitemoehybrid', 'bamba'] },
+  granite_swa: ['granite_swa', 'granitemoe_swa'],
 };
 const architectures = (type: string): string =>
   MODELS.flatMap((r) => r.architectures ?? [])

@@ -1,35 +1,12 @@
 // GGUF files as llama.cpp's converters write them, of architectures that are read and not written: made here from
 // folders by its names and keys, and held against transformers' answers.
 import assert from 'node:assert/strict';
-import { join } from 'node:path';
 import { test } from 'node:test';
-import { ggmlType } from '../src/base/blocks/types.js';
-import type { GgufValue } from '../src/io/gguf-value.js';
-import { writeGguf } from '../src/io/gguf-write.js';
-import { SafeTensors } from '../src/io/safetensors.js';
-import { type CausalLM, loadModel } from '../src/models/index.js';
-import { MODEL_TOLERANCE, relativeError } from '../src/parity/model-checks.js';
-import { noGrad } from '../src/tensor/autograd.js';
-import { scope } from '../src/tensor/scope.js';
-import { answerOf, families, familyFolder, skipFamilies } from './models-support.js';
+import { loadModel } from '../src/models/index.js';
+import { MODEL_TOLERANCE } from '../src/parity/model-checks.js';
+import { type Case, distanceOf, type Rules, SECOND_NORM, SIZES, slides, written } from './gguf-files.js';
+import { families, skipFamilies } from './models-support.js';
 
-type Rules = readonly (readonly [RegExp, string])[];
-/** What nearly all architectures call their tensors. */
-const PLAIN: Rules = [
-  [/^model\.embed_tokens\.|^transformer\.wte\./, 'token_embd.'],
-  [/^model\.norm|^transformer\.norm_f/, 'output_norm'],
-  [/^lm_head/, 'output'],
-  [/^model\.layers\.|^transformer\.blocks\./, 'blk.'],
-  [/(input|attention)_layernorm|norm_attn_norm\.norm_1/, 'attn_norm'],
-  [/self_attn\.([qkv])_proj/, 'attn_$1'],
-  [/self_attn\.o_proj/, 'attn_output'],
-  [/self_attn\.([qk])_norm/, 'attn_$1_norm'],
-  [/mlp\.(gate|up|down)_proj/, 'ffn_$1'],
-  [/mlp\.experts\.(gate|up|down)_proj/, 'ffn_$1_exps'],
-  [/mlp\.shared_experts\.(gate|up|down)_proj/, 'ffn_$1_shexp'],
-  [/mlp\.gate\./, 'ffn_gate_inp.'],
-];
-const SECOND_NORM: Rules = [[/(post_attention|feedforward)_layernorm/, 'ffn_norm']];
 const GEMMA: Rules = [
   [/post_attention_layernorm/, 'post_attention_norm'],
   [/(pre|post)_feedforward_layernorm(_[12])/, '$1_ffw_norm$2'],
@@ -43,20 +20,6 @@ const GEMMA: Rules = [
   [/post_per_layer_input_norm/, 'post_norm'],
 ];
 
-interface Case {
-  readonly architecture: string;
-  readonly rules: Rules;
-  /** Keys of the architecture, in the order of the converter's. */
-  readonly keys: Readonly<Record<string, number | boolean | readonly (number | boolean)[]>>;
-  /** Tensors that the converter makes. */
-  readonly made?: Readonly<Record<string, readonly number[]>>;
-  /** Values that are not tensors in a file. */
-  readonly told?: RegExp;
-}
-const SIZES = {
-  ...{ context_length: 128, embedding_length: 48, 'attention.head_count': 4, 'attention.head_count_kv': 2 },
-};
-const slides = (...flags: readonly boolean[]): object => ({ 'attention.sliding_window_pattern': flags });
 /** Divisors of a rope of Llama 3's kind, as the config of the folder has it. */
 function divisors(theta: number, half: number, { factor, low, high, original } = LLAMA3): readonly number[] {
   return Array.from({ length: half }, (_, i) => {
@@ -189,65 +152,14 @@ function latentKeys(): Case['keys'] {
     ...{ expert_group_count: c.n_group, expert_group_used_count: c.topk_group },
   };
 }
-const bytesOf = (list: readonly number[]): Uint8Array => new Uint8Array(Float32Array.from(list).buffer);
-const floats = (bytes: Uint8Array): Float32Array => new Float32Array(bytes.slice().buffer);
-function valueOf(v: number | boolean | readonly (number | boolean)[]): GgufValue {
-  if (typeof v === 'boolean') return { type: 'bool', value: v };
-  if (typeof v === 'number') return { type: Number.isInteger(v) && v < 1e5 ? 'u32' : 'f32', value: v };
-  if (typeof v[0] === 'boolean') return { type: 'array', of: 'bool', value: v as boolean[] };
-  const list = v as readonly number[];
-  return list.every(Number.isInteger)
-    ? { type: 'array', of: 'i32', value: Int32Array.from(list) }
-    : { type: 'array', of: 'f32', value: Float32Array.from(list) };
-}
-/** The file of a folder, as a case describes it. */
-function written(name: string, { architecture, rules, keys, made = {}, told }: Case): string {
-  const dir = familyFolder(name);
-  const file = SafeTensors.open(dir);
-  const tensors = new Map<string, { shape: number[]; parts: Uint8Array[] }>();
-  const curves = new Map<string, number[]>();
-  const apart = /(experts|projections)\.(\d+)\./;
-  for (const key of [...file.names].sort((a, b) => Number(apart.exec(a)?.[2] ?? 0) - Number(apart.exec(b)?.[2] ?? 0))) {
-    const { shape } = file.record(key);
-    const bytes = file.record(key).read().slice();
-    const value = told?.exec(key)?.[1];
-    if (value) curves.set(value, [...(curves.get(value) ?? []), floats(bytes)[0]]);
-    if (value) continue;
-    const to = [...rules, ...PLAIN].reduce((n, [from, by]) => n.replace(from, by), key.replace(apart, '$1.'));
-    const known = tensors.get(to);
-    tensors.set(to, { shape: [...shape], parts: [...(known?.parts ?? []), bytes] });
-  }
-  file.close();
-  const metadata = new Map<string, GgufValue>([['general.architecture', { type: 'string', value: architecture }]]);
-  for (const [key, v] of Object.entries(keys)) metadata.set(`${architecture}.${key}`, valueOf(v));
-  for (const [key, list] of curves)
-    metadata.set(`xielu.${key}`, { type: 'array', of: 'f32', value: Float32Array.from(list) });
-  const path = join(dir, 'model.gguf');
-  const stored = [...tensors].map(([to, { shape, parts }]) => ({
-    ...{ name: to, type: ggmlType('f32'), shape: parts.length > 1 ? [parts.length, ...shape] : shape },
-    bytes: parts.length > 1 ? new Uint8Array(Buffer.concat(parts)) : parts[0],
-  }));
-  const more = Object.entries(made).map(([to, list]) => ({
-    ...{ name: to, type: ggmlType('f32'), shape: [list.length], bytes: bytesOf(list) },
-  }));
-  writeGguf(path, metadata, [...stored, ...more]);
-  return path;
-}
-
 for (const [name, plain] of Object.entries(CASES))
-  test(
-    `${name} as a file of the architecture ${plain.architecture}: transformers' logits`,
-    { skip: skipFamilies },
-    () =>
-      scope(() => {
-        const path = written(name, plain.architecture === 'deepseek2' ? { ...plain, keys: latentKeys() } : plain);
-        const { model } = loadModel<CausalLM>(path, { device: 'cpu', kind: 'decoder' });
-        const got = noGrad(() => model.forward(answerOf(name, 'input_ids')));
-        const error = relativeError(got, answerOf(name, 'logits'));
-        assert.ok(error <= MODEL_TOLERANCE, `off by ${error}`);
-        model.dispose();
-      }),
-  );
+  test(`${name} as a file of the architecture ${plain.architecture}: transformers' logits`, {
+    skip: skipFamilies,
+  }, () => {
+    const path = written(name, plain.architecture === 'deepseek2' ? { ...plain, keys: latentKeys() } : plain);
+    const error = distanceOf(name, path);
+    assert.ok(error <= MODEL_TOLERANCE, `off by ${error}`);
+  });
 
 test('a file of Apertus without the numbers of its activation is refused', { skip: skipFamilies }, () => {
   const path = written('apertus', { ...CASES.apertus, told: /act_fn\.(alpha_p|alpha_n|beta)$/ });

@@ -36,8 +36,8 @@ const distance = (a: Tensor, b: Tensor): number => a.sub(b).abs().max().item() /
 
 /** Types that no architecture of the table stands for. */
 const WITHOUT = new Set(
-  `afmoe apertus aria_text axk1 ctrl deepseek_v32 glm_moe_dsa gpt_neox_japanese kimi_linear laguna mimo_v2_flash mistral4 modernbert-decoder olmo_hybrid bamba biogpt bitnet codegen cohere2_moe cwm dbrx exaone_moe flex_olmo gemma3n_text gemma4_text glm
-  gpt_neo granite_swa granitemoe_swa gptj helium hy_v3 hyperclovax jais2 jetmoe mellum minicpm3 minimax ministral
+  `afmoe apertus aria_text axk1 ctrl deepseek_v32 glm_moe_dsa gpt_neox_japanese kimi_linear laguna mimo_v2_flash mistral4 modernbert-decoder olmo_hybrid bamba biogpt bitnet codegen cohere2_moe cwm dbrx exaone_moe flex_olmo gemma3n_text gemma4_text
+  gpt_neo granitemoe_swa gptj helium hyperclovax jais2 jetmoe mellum minicpm3 minimax ministral
   nanochat openai-gpt opt persimmon phimoe recurrent_gemma solar_open vaultgemma xglm youtu zamba2`.split(/\s+/),
 );
 /** Models that a file of their architecture would not be, by the folder's name: what is said of them. */
@@ -62,11 +62,11 @@ const REFUSED: Readonly<Record<string, RegExp>> = {
     llama4_text: /temperature\.beta is 0\.3/,
   },
   ...{ 'gpt_neox-b': /a bias on q, this model has none/, 'qwen2_moe-b': /a bias on q, this model has none/ },
-  ...{ 'qwen3_next-b': /weights is "kept", there "normalised"/, 'granitemoehybrid-b': /finetuned is not false/ },
+  ...{ 'qwen3_next-b': /weights is "kept", there "normalised"/, 'granitemoehybrid-b': /branchFactor is 0\.5, there 1/ },
   ...{ qwen3_5_text: /mixer\.tiled is nothing, there true/, qwen3_5_moe_text: /mixer\.tiled is nothing, there true/ },
   ...{ 'falcon_h1-b': /embedFactor is 1\.5, there 1/, 'falcon_h1-c': /state\.gating is "norm first"/ },
   ...{ nemotron_h: /feed_forward_length differs by layer/, 'nemotron_h-b': /feed_forward_length differs by layer/ },
-  ...{ falcon_mamba: /mixer\.norms\.eps is 0\.01/ },
+  ...{ falcon_mamba: /mixer\.norms\.eps is 0\.01/, granite_swa: /layers\[1\]\.mixer\.rope is nothing/ },
   ...{ 'seed_oss-b': /no bias on gate, this model has one/, qwen3_moe: /weights is "kept", there "normalised"/ },
 };
 

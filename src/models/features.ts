@@ -119,6 +119,8 @@ export interface ChannelDelta {
   readonly width: number;
   readonly eps: number;
   readonly activation: string;
+  /** As a delta net's. */
+  readonly ratesStored?: boolean;
 }
 
 /** A matrix by head that decays by steps the input chooses; groups of heads share keys and queries. */

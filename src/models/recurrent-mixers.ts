@@ -154,7 +154,7 @@ export class ChannelDeltaMixer extends Module {
       .cast('f32');
     const narrow = (i: 0 | 1): Tensor => all.narrow(2, 3 * width + heads + i * headDim, headDim);
     const speed = byHead(this.steps.forward(narrow(0)).cast('f32').add(this.shift).softplus());
-    const decay = speed.mul(this.decay.exp().neg().reshape([heads, 1]));
+    const decay = speed.mul(ratesOf(this.decay, this.feature).reshape([heads, 1]));
     const y = step.overState(layer, [q, unitLength(key), value, decay, rate], ([q, k, v, decay, rate], state) =>
       scanChannels({ q, k, v, decay, rate }, state),
     );

@@ -25,6 +25,8 @@ export interface RopeFeature {
   readonly span?: number;
   /** Pairs are neighbours (2i, 2i + 1) in the stored rows, not (i, i + rotated / 2). */
   readonly interleaved?: boolean;
+  /** Whole heads are stored in pairs of neighbours, though a part of each turns: other pairs than those that turn. */
+  readonly pairedHeads?: boolean;
   /** Turned the other way round. */
   readonly backward?: boolean;
   /** The longest context it was made for. */
@@ -287,6 +289,11 @@ export function rowOrder(r: RopeFeature | undefined): number[] | undefined {
     const half = r.headDim / 2;
     const plain = rowOrder({ ...r, backward: false }) ?? Array.from({ length: r.headDim }, (_, i) => i);
     return [...plain.slice(half), ...plain.slice(0, half)];
+  }
+  if (r?.pairedHeads) {
+    const half = r.headDim / 2;
+    const plain = rowOrder({ ...r, pairedHeads: false }) ?? Array.from({ length: r.headDim }, (_, i) => i);
+    return plain.map((i) => (i < half ? 2 * i : 2 * (i - half) + 1));
   }
   if (!r || (!r.interleaved && (r.rotated === r.headDim || r.type === 'proportional'))) return undefined;
   const { headDim: d, rotated: n } = r;

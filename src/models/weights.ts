@@ -192,7 +192,10 @@ export class Weights {
     if (!p || !this.builder.has(names[0])) return this.tensor(role, shape);
     const part = this.shard?.part(role, 'weight', this.layer);
     const made = scope(() => {
-      const [first, ...rest] = names.map((name) => this.builder.get(undefined, name));
+      const [first, ...rest] = names.map((name) => {
+        const piece = this.builder.get(undefined, name);
+        return p.rows ? p.rows(piece, this.#sizes) : piece;
+      });
       const whole = first.cat(rest, 0);
       return (part ? partOf(whole, part, names[0]) : whole).copy();
     });

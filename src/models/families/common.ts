@@ -1,6 +1,6 @@
 // What family rows are written with: sizes that all configs have, ropes and masks by layer, the usual names and
 // feed-forward parts.
-import { FormatError, UnsupportedError } from '../../base/errors.js';
+import { FormatError, ShapeError, UnsupportedError } from '../../base/errors.js';
 import type { Tensor } from '../../tensor/tensor.js';
 import type { Config } from '../config.js';
 import type { Attention, DenseMlp, Experts, Features, Layer, Mlp, NormFeature } from '../features.js';
@@ -234,8 +234,15 @@ const headRows =
     from: (s: { heads: number; kvHeads: number }) => number,
     count: (s: { heads: number; kvHeads: number }) => number,
   ): Rows =>
-  (t, s) =>
-    t.narrow(0, from(s) * s.headDim, count(s) * s.headDim);
+  (t, s) => {
+    const total = (s.heads + 2 * s.kvHeads) * s.headDim;
+    if (t.shape[0] !== total)
+      throw new ShapeError(
+        `a tensor of queries, keys and values has ${t.shape[0]} rows; ${s.heads} heads and ${s.kvHeads} key heads of ` +
+          `${s.headDim} have ${total}`,
+      );
+    return t.narrow(0, from(s) * s.headDim, count(s) * s.headDim);
+  };
 /** All queries, all keys, all values. */
 const QKV: { readonly q: Rows; readonly k: Rows; readonly v: Rows } = {
   q: headRows(

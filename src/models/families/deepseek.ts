@@ -187,6 +187,7 @@ const deepseek3 = family({
   names: { ...LATENT_NAMES, afterMlp: ['post_mlp_layernorm', 'mlp.post_mlp_layernorm'] },
   // Where all keys are chosen, nobody needs what chooses them.
   ignored: (c) => new RegExp(`${EXTRA_LAYERS(c).source}|\\.self_attn\\.indexer\\.`),
+  gguf: { architectures: ['deepseek32', 'glm-dsa'], yarnLog: 0.1, ignored: /\.indexer\./ },
 });
 
 const MISTRAL4_ROPE = {
@@ -209,6 +210,7 @@ const mistral4 = family({
     return build('mistral4', c, s, { norm: rms(c), mixer: () => mixer, mlp: denseFirst(c, mixture), biases });
   },
   names: LATENT_NAMES,
+  gguf: { architectures: ['mistral4'], yarnLog: 0.1 },
 });
 
 const minicpm3 = family({

@@ -205,6 +205,7 @@ const afmoe = family({
     router: 'mlp.router.gate',
     choiceBias: { name: 'mlp.expert_bias', bare: true },
   },
+  gguf: { architectures: ['afmoe'], names: { qGate: 'attn_gate' } },
 });
 
 const xglm = family({
@@ -342,6 +343,7 @@ const hunyuan3 = family({
     router: 'mlp.router.gate',
     choiceBias: { name: 'mlp.expert_bias', bare: true },
   },
+  gguf: { architectures: ['hy_v3'] },
 });
 
 const KEYS_AND_VALUES = fusedGateUp('self_attention.kv_proj');

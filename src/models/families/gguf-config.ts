@@ -2,24 +2,18 @@
 import { FormatError, UnsupportedError } from '../../base/errors.js';
 import type { Json } from '../config.js';
 import { GGUF_PARTIAL } from '../rope.js';
-import { type Metadata, ggufType } from './gguf-metadata.js';
-
-/** Windows by layer: a list of flags, a period whose last layer is full, or the architecture's own rule. */
-function layerTypes(m: Metadata, layers: number, rule: (i: number) => boolean): string[] {
-  const flags = m.list('attention.sliding_window_pattern');
-  const period = flags ? undefined : m.optional('attention.sliding_window_pattern');
-  const slides = (i: number): boolean =>
-    flags ? Boolean(flags[i]) : period !== undefined ? (i + 1) % period !== 0 : rule(i);
-  return Array.from({ length: layers }, (_, i) => (slides(i) ? 'sliding_attention' : 'full_attention'));
-}
+import { layerTypes, ropesByKind, sparseTypes } from './gguf-layers.js';
+import { ggufType, type Metadata, turnsBetweenStates } from './gguf-metadata.js';
+import { MIXTURE_KEYS } from './gguf-mixtures.js';
 
 /** What a yarn of this stretch multiplies cosines and sines by, where a config says nothing of it. */
 export const yarnGain = (factor: number): number => (factor <= 1 ? 1 : 0.1 * Math.log(factor) + 1);
 
 function ropeOf(m: Metadata, maxPositions: number): Json {
   const { source } = m;
-  const type = (m.get('rope.scaling.type') as string | undefined) ?? 'none';
   const factor = m.optional('rope.scaling.factor') ?? m.optional('rope.scale_linear');
+  // Without a kind, a factor stretches evenly.
+  const type = (m.get('rope.scaling.type') as string | undefined) ?? (factor ? 'linear' : 'none');
   const original = m.optional('rope.scaling.original_context_length');
   const theta = m.number('rope.freq_base', 10_000);
   const factors = ['short', 'long'].map((n) => `rope_factors_${n}.weight`);
@@ -33,7 +27,7 @@ function ropeOf(m: Metadata, maxPositions: number): Json {
       long_factor: source.numbers(factors[1]),
       ...(attn !== undefined && { attention_factor: attn }),
     };
-  if (type === 'linear' && factor !== undefined) return { rope_type: 'linear', rope_theta: theta, factor };
+  if (type === 'linear' && factor) return { rope_type: 'linear', rope_theta: theta, factor };
   if (type === 'yarn') {
     const log = m.optional('rope.scaling.yarn_log_multiplier');
     const all = log === undefined ? undefined : log / 0.1;
@@ -55,10 +49,10 @@ function ropeOf(m: Metadata, maxPositions: number): Json {
   return { rope_type: 'default', rope_theta: theta };
 }
 
-/** Architectures some of whose layers have no keys. */
 /** Architectures whose layers differ in their sizes; what is common to all is the first layer's. */
-const BY_LAYER = ['gemma3n', 'gemma4'];
-const SOME_KEYED = ['lfm2', 'lfm2moe', 'granitehybrid', 'jamba', 'nemotron_h', 'nemotron_h_moe'];
+const BY_LAYER = ['gemma3n', 'gemma4', 'laguna', 'mimo2'];
+/** Architectures some of whose layers have no keys. */
+const SOME_KEYED = ['kimi-linear', 'lfm2', 'lfm2moe', 'granitehybrid', 'jamba', 'nemotron_h', 'nemotron_h_moe'];
 const keyHeads = (m: Metadata, heads: number): number => {
   if (BY_LAYER.includes(m.architecture))
     return Number(m.list('attention.head_count_kv')?.[0] ?? m.same('attention.head_count_kv', heads));
@@ -66,6 +60,11 @@ const keyHeads = (m: Metadata, heads: number): number => {
     ? m.sameOfSome('attention.head_count_kv') || heads
     : m.same('attention.head_count_kv', heads);
 };
+
+const headCount = (m: Metadata): number =>
+  BY_LAYER.includes(m.architecture)
+    ? Number(m.list('attention.head_count')?.[0] ?? m.same('attention.head_count'))
+    : m.same('attention.head_count');
 
 /** What models for chat end their turns with, in the tokenizers of the families. */
 const TURN_ENDS = ['<|im_end|>', '<|eot_id|>', '<|end|>', '<end_of_turn>', '<turn|>', '<|end_of_turn|>', '<|eom_id|>'];
@@ -93,7 +92,7 @@ function endTokens({ source: { metadata } }: Metadata): number[] {
 function common(m: Metadata): Json {
   const { source } = m;
   const hidden = m.number('embedding_length');
-  const heads = m.same('attention.head_count') || 1; // 0 where no layer attends
+  const heads = headCount(m) || 1; // 0 where no layer attends
   const layers = m.number('block_count') - (m.optional('nextn_predict_layers') ?? 0);
   const max = m.number('context_length');
   const eps = m.optional('attention.layer_norm_rms_epsilon') ?? m.optional('attention.layer_norm_epsilon') ?? 1e-5;
@@ -119,7 +118,8 @@ function common(m: Metadata): Json {
     ...{ max_position_embeddings: max, n_positions: max, seq_length: max, max_seq_len: max },
     vocab_size: source.shapeOf('token_embd.weight')[0],
     tie_word_embeddings: !source.has('output.weight'),
-    [GGUF_PARTIAL]: turned / headDim,
+    // A little more, so that no rounding takes a pair away.
+    [GGUF_PARTIAL]: (turned + 1e-6) / headDim,
     rope_parameters: ropeOf(m, max),
     sliding_window: window,
     ...(m.has('expert_count') && {
@@ -196,18 +196,18 @@ function withoutExperts(m: Metadata, c: Json): Json {
   return { first_k_dense_replace: c.num_hidden_layers, moe_intermediate_size: 1 };
 }
 /** Later Gemmas': layers that slide have a rope of their own. */
-function windowedRopes(m: Metadata, c: Json): { rope_parameters: Json; layer_types: readonly string[] } & Json {
-  return {
-    layer_types: layerTypes(m, c.num_hidden_layers, (i) => (i + 1) % 5 !== 0),
-    rope_parameters: {
-      full_attention: { ...c.rope_parameters, rope_theta: m.number('rope.freq_base', 1e6) },
-      sliding_attention: { rope_type: 'default', rope_theta: m.optional('rope.freq_base_swa') ?? 10_000 },
-    },
-    [GGUF_PARTIAL]: undefined,
-  };
+const windowedRopes = (m: Metadata, c: Json): { rope_parameters: Json; layer_types: readonly string[] } & Json => ({
+  ...gemmaRopes(m, c),
+  layer_types: layerTypes(m, c.num_hidden_layers, (i) => (i + 1) % 5 !== 0),
+  [GGUF_PARTIAL]: undefined,
+});
+function gemmaRopes(m: Metadata, c: Json): { readonly rope_parameters: Json } {
+  const full = { ...c.rope_parameters, rope_theta: m.number('rope.freq_base', 1e6) };
+  return ropesByKind(m, { ...c, rope_parameters: full }, 10_000);
 }
 /** What single architectures add or mean otherwise. */
 const MORE: Readonly<Record<string, (m: Metadata, c: Json) => Json>> = {
+  ...MIXTURE_KEYS,
   mistral3: (m, c) => ({
     rope_parameters: { ...c.rope_parameters, llama_4_scaling_beta: m.optional('attention.temperature_scale') },
   }),
@@ -224,10 +224,7 @@ const MORE: Readonly<Record<string, (m: Metadata, c: Json) => Json>> = {
     query_pre_attn_scalar: c.num_hidden_layers === 62 ? c.hidden_size / c.num_attention_heads : c.head_dim,
     final_logit_softcapping: m.optional('final_logit_softcapping'),
     layer_types: layerTypes(m, c.num_hidden_layers, (i) => (i + 1) % 6 !== 0),
-    rope_parameters: {
-      full_attention: { ...c.rope_parameters, rope_theta: m.number('rope.freq_base', 1e6) },
-      sliding_attention: { rope_type: 'default', rope_theta: m.optional('rope.freq_base_swa') ?? 10_000 },
-    },
+    ...gemmaRopes(m, c),
   }),
   gemma3n: (m, c) => ({
     ...windowedRopes(m, c),
@@ -244,6 +241,7 @@ const MORE: Readonly<Record<string, (m: Metadata, c: Json) => Json>> = {
   }),
   gemma4: (m, c) => {
     const ropes = windowedRopes(m, c);
+    m.get('rope.dimension_count_swa'); // the whole of a head
     const [wide, keys] = [m.number('attention.key_length'), m.list('attention.head_count_kv')];
     const inners = m.list('feed_forward_length')?.map(Number) ?? [c.intermediate_size];
     // Pairs that do not turn have a divisor beyond all bounds.
@@ -334,6 +332,15 @@ const MORE: Readonly<Record<string, (m: Metadata, c: Json) => Json>> = {
     residual_multiplier: m.number('residual_scale', 1),
     logits_scaling: m.number('logit_scale', 1),
   }),
+  granite_swa: (m, c) => {
+    const turns = m.list('attention.rope_pattern');
+    return {
+      ...MORE.granitemoe(m, c),
+      layer_types: layerTypes(m, c.num_hidden_layers, () => false),
+      layer_rope_theta: turns?.slice(0, c.num_hidden_layers).map((on) => (on ? c.rope_parameters.rope_theta : 0)),
+      use_post_norm: m.source.has('blk.0.post_attention_norm.weight'),
+    };
+  },
   // Where a file says nothing of them, other programs take numbers of one size of this model.
   minicpm: (m, c) => ({
     attention_multiplier: 1 / Math.sqrt(c.head_dim),
@@ -355,10 +362,7 @@ const MORE: Readonly<Record<string, (m: Metadata, c: Json) => Json>> = {
   }),
   olmo2: (m, c) => ({
     ...(c.sliding_window && {
-      rope_parameters: {
-        full_attention: c.rope_parameters,
-        sliding_attention: { rope_type: 'default', rope_theta: c.rope_parameters.rope_theta },
-      },
+      ...ropesByKind(m, c),
     }),
     layer_types: layerTypes(m, c.num_hidden_layers, (i) => Boolean(c.sliding_window) && (i + 1) % 4 !== 0),
   }),
@@ -406,6 +410,16 @@ const MORE: Readonly<Record<string, (m: Metadata, c: Json) => Json>> = {
       scoring_func: undefined,
     };
   },
+  deepseek32: (m, c) => {
+    for (const key of ['head_count', 'key_length', 'types']) m.get(`attention.indexer.${key}`);
+    return { ...MORE.deepseek2(m, c), index_topk: m.number('attention.indexer.top_k') };
+  },
+  'glm-dsa': (m, c) => MORE.deepseek32(m, c),
+  mistral4: (m, c) => ({
+    ...MORE.deepseek2(m, c),
+    [GGUF_PARTIAL]: (m.number('rope.dimension_count') + 1e-6) / m.number('attention.key_length_mla'),
+    rope_parameters: { ...c.rope_parameters, llama_4_scaling_beta: m.optional('attention.temperature_scale') },
+  }),
   mamba: (m, c) => {
     const { width, inner, state, rank } = stateSizes(m);
     return {
@@ -421,11 +435,8 @@ const MORE: Readonly<Record<string, (m: Metadata, c: Json) => Json>> = {
     };
   },
   granitehybrid: (m, c) => {
-    if (m.get('rope.scaling.finetuned') !== false)
-      throw new UnsupportedError(
-        `${m.source.path}: granitehybrid.rope.scaling.finetuned is not false: ` +
-          'attention with a rope between states (Bamba) is not served',
-      );
+    if (turnsBetweenStates(m))
+      return { ...hybridStates(m, c), attn_layer_indices: byKeys(m, 'a', '').flatMap((t, i) => (t ? [i] : [])) };
     return {
       ...MORE.granite(m, c),
       ...hybridStates(m, c),
@@ -455,6 +466,21 @@ const MORE: Readonly<Record<string, (m: Metadata, c: Json) => Json>> = {
     };
   },
   nemotron_h_moe: (m, c) => MORE.nemotron_h(m, c),
+  'kimi-linear': (m, c) => {
+    const types = byKeys(m, 'full_attention', 'linear_attention');
+    const first = types.indexOf('linear_attention');
+    return {
+      ...MORE.deepseek2(m, c),
+      model_max_length: c.max_position_embeddings,
+      layer_types: types,
+      mlp_layer_types: sparseTypes(m, c.num_hidden_layers),
+      ...{ linear_head_dim: m.number('kda.head_dim'), linear_conv_kernel_dim: m.number('ssm.conv_kernel') },
+      linear_num_heads: m.source.shapeOf(`blk.${first}.ssm_beta.weight`)[0],
+      ...{ num_experts_per_token: c.num_experts_per_tok, num_shared_experts: c.n_shared_experts },
+      num_expert_group: c.n_group,
+      moe_renormalize: m.get('expert_weights_norm') ?? true,
+    };
+  },
   jamba: (m, c) => {
     const { width, inner, state, rank } = stateSizes(m);
     const layers = Array.from({ length: c.num_hidden_layers }, (_, i) => i);

@@ -6,6 +6,7 @@ import type { Attention, Experts, Features, LatentAttention, Mixer } from '../fe
 import { inverseFrequencies, type RopeFeature } from '../rope.js';
 import type { GgufRow } from './gguf.js';
 import { yarnGain } from './gguf-config.js';
+import { gatingOf } from './gguf-router.js';
 
 const value = (type: GgufType, v: number | boolean | string): GgufValue => ({ type, value: v });
 const count = (n: number | undefined): GgufValue | undefined => (n === undefined ? undefined : value('u32', n));
@@ -125,8 +126,8 @@ function mlpKeys(f: Features): Keys {
     expert_used_count: count(e.chosen),
     expert_shared_count: e.shared && count(Math.round(e.shared.inner / e.inner)),
     expert_shared_feed_forward_length: e.shared && count(e.shared.inner),
-    expert_gating_func: count(e.score === 'sigmoid' ? 2 : 1),
-    expert_weights_norm: value('bool', e.weights === 'normalised'),
+    expert_gating_func: count(gatingOf(e) === 'sigmoid' ? 2 : 1),
+    expert_weights_norm: value('bool', e.weights !== 'kept'),
     expert_weights_scale: e.factor === undefined || e.factor === 1 ? undefined : real(e.factor),
     expert_group_count: count(e.groups?.count),
     expert_group_used_count: count(e.groups?.kept),

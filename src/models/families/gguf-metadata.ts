@@ -53,7 +53,7 @@ export class Metadata {
   /** Keys that nobody asked for and that may change the result. */
   unread(): string[] {
     const harmless =
-      /^(vocab_size|context_length|block_count|rope\.dimension_count|rope\.dimension_sections|tensor_data_layout|rope\.scaling\.finetuned|attention\.causal|attention\.value_length|attention\.key_length|expert_feed_forward_length|feed_forward_length|nextn_predict_layers|.*_swa)$/;
+      /^(vocab_size|context_length|block_count|rope\.dimension_count|rope\.dimension_sections|tensor_data_layout|rope\.scaling\.finetuned|attention\.causal|attention\.(key|value)_length(_swa)?|expert_feed_forward_length|feed_forward_length|nextn_predict_layers)$/;
     return [...this.source.metadata.keys()].filter((full) => {
       const key = full.slice(this.architecture.length + 1);
       return full.startsWith(`${this.architecture}.`) && !this.#read.has(key) && !harmless.test(key);
@@ -66,6 +66,10 @@ export class Metadata {
       );
   }
 }
+
+/** Attention that turns, between states: Bamba; Granite's between states turns nothing. */
+export const turnsBetweenStates = (m: Metadata): boolean =>
+  m.get('rope.scaling.finetuned') !== false && m.source.names.some((n) => n.endsWith('.ssm_in.weight'));
 
 /** An architecture that stands for several types: which they are, and which of them a file holds. */
 interface Several {
@@ -100,7 +104,24 @@ const TYPES: Readonly<Record<string, string | Several>> = {
     types: ['mamba', 'falcon_mamba'],
     of: (m) => (m.get('ssm.dt_b_c_rms') === true ? 'falcon_mamba' : 'mamba'),
   },
-  granitehybrid: 'granitemoehybrid',
+  granitehybrid: {
+    types: ['granitemoehybrid'],
+    of: (m) => (turnsBetweenStates(m) ? 'bamba' : 'granitemoehybrid'),
+  },
+  granite_swa: {
+    types: ['granite_swa'],
+    of: (m) => ((m.optional('expert_count') ?? 0) > 0 ? 'granitemoe_swa' : 'granite_swa'),
+  },
+  chatglm: 'glm',
+  afmoe: { types: [], of: () => 'afmoe' },
+  mellum: { types: [], of: () => 'mellum' },
+  laguna: { types: [], of: () => 'laguna' },
+  phimoe: { types: [], of: () => 'phimoe' },
+  mistral4: { types: [], of: () => 'mistral4' },
+  mimo2: { types: [], of: () => 'mimo_v2_flash' },
+  deepseek32: { types: [], of: () => 'deepseek_v32' },
+  'glm-dsa': { types: [], of: () => 'glm_moe_dsa' },
+  'kimi-linear': { types: [], of: () => 'kimi_linear' },
   'falcon-h1': 'falcon_h1',
   nemotron_h_moe: 'nemotron_h',
   qwen3next: 'qwen3_next',

@@ -4,7 +4,8 @@ import type { Tensor } from '../../tensor/tensor.js';
 import { Config } from '../config.js';
 import { type Attention, type Features, keepsKeys, type Mamba2, type Mixer, type NormFeature } from '../features.js';
 import type { RopeFeature } from '../rope.js';
-import type { Names } from '../weights.js';
+import type { Names, Place } from '../weights.js';
+import { fusedQkv, stackedGateUp } from './common.js';
 import type { Metadata } from './gguf-metadata.js';
 import { ggufConfig } from './gguf-config.js';
 
@@ -25,6 +26,8 @@ export interface GgufRow {
   readonly yarnLog?: number;
   /** What rope_freqs.weight says is in the config already. */
   readonly ownDivisors?: boolean;
+  /** Tensors that nobody needs. */
+  readonly ignored?: RegExp;
   /** The stored factor of the logits divides. */
   readonly logitsDivided?: boolean;
 }
@@ -49,7 +52,8 @@ export function ggufFeatures(
   const divisors = divided ? source.numbers('rope_freqs.weight') : undefined;
   const known = new Map<RopeFeature, RopeFeature>();
   const turned = (r: RopeFeature): RopeFeature => {
-    const changed = known.get(r) ?? { ...r, ...(permuted && { interleaved: true }), ...(divisors && { divisors }) };
+    const rows = r.rotated < r.headDim ? { pairedHeads: true } : { interleaved: true };
+    const changed = known.get(r) ?? { ...r, ...(permuted && rows), ...(divisors && { divisors }) };
     known.set(r, changed);
     return changed;
   };
@@ -57,7 +61,7 @@ export function ggufFeatures(
   const tiled = row.tiled?.includes(m.architecture) ?? false;
   const mixer = <M extends Mixer>(x: M): Mixer => {
     if (x.kind === 'delta') return { ...x, ratesStored: true, ...(tiled && x.keyHeads < x.valueHeads && { tiled }) };
-    if (x.kind === 'mamba' || x.kind === 'mamba2') return { ...x, ratesStored: true };
+    if (x.kind === 'mamba' || x.kind === 'mamba2' || x.kind === 'channel delta') return { ...x, ratesStored: true };
     if (x.kind === 'beside')
       return { ...x, state: mixer(x.state) as Mamba2, attention: mixer(x.attention) as Attention };
     if (!keepsKeys(x)) return x;
@@ -68,6 +72,9 @@ export function ggufFeatures(
   return { ...f, norm: adjustNorm(f.norm, one), layers: f.layers.map((l) => ({ ...l, mixer: mixer(l.mixer) })) };
 }
 
+/** Any architecture may keep queries, keys and values in one tensor, and experts' gates over their ups. */
+const QKV = fusedQkv('attn_qkv');
+const GATE_UP = stackedGateUp('ffn_gate_up_exps');
 const flat = (t: Tensor): Tensor => t.reshape([sizeOf(t.shape)]);
 /** llama.cpp's names, the same for all architectures but for what a row says. */
 const NAMES: Names = {
@@ -81,10 +88,10 @@ const NAMES: Names = {
   afterMixer: 'post_attention_norm',
   beforeMlp: 'ffn_norm',
   afterMlp: 'post_ffw_norm',
-  q: 'attn_q',
+  q: ['attn_q', QKV.q as Place],
   // Latent attention's second halves, per head; keys are stored the other way round.
-  k: ['attn_k', { name: 'attn_k_b', transposed: true }],
-  v: ['attn_v', 'attn_v_b'],
+  k: ['attn_k', { name: 'attn_k_b', transposed: true }, QKV.k as Place],
+  v: ['attn_v', 'attn_v_b', QKV.v as Place],
   o: 'attn_output',
   qNorm: 'attn_q_norm',
   kNorm: 'attn_k_norm',
@@ -102,9 +109,10 @@ const NAMES: Names = {
   choiceBias: [
     { name: 'exp_probs_b', rows: flat },
     { name: 'exp_probs_b.bias', bare: true, rows: flat },
+    { name: 'exp_probs_b', bare: true, rows: flat },
   ],
-  expertGate: 'ffn_gate_exps',
-  expertUp: 'ffn_up_exps',
+  expertGate: ['ffn_gate_exps', GATE_UP.gate],
+  expertUp: ['ffn_up_exps', GATE_UP.up],
   expertDown: 'ffn_down_exps',
   sharedGate: 'ffn_gate_shexp',
   sharedUp: 'ffn_up_shexp',

@@ -336,6 +336,15 @@ const kimi = family({
     stateNorm: 'self_attn.o_norm',
     stateOut: 'self_attn.o_proj',
   },
+  gguf: {
+    architectures: ['kimi-linear'],
+    names: {
+      ...{ stateQuery: 'attn_q', stateKey: 'attn_k', stateValue: 'attn_v', stateRate: 'ssm_beta' },
+      ...{ stateStepIn: 'ssm_f_a', stateStep: 'ssm_f_b', stateGateIn: 'ssm_g_a', stateGate: 'ssm_g_b' },
+      stateConv: { name: 'ssm_conv1d_{p}', rows: (t) => t.reshape([-1, 1, t.shape.at(-1) as number]) },
+      stateOut: 'attn_output',
+    },
+  },
 });
 function kimiExperts(c: Config): Experts {
   const inner = c.count('moe_intermediate_size', 1024, 1);

@@ -211,6 +211,8 @@ export const GRANITE_NAMES: Names = {
   sharedUp: fusedGateUp('shared_mlp.input_linear').up,
   sharedDown: 'shared_mlp.output_linear',
 };
+const FUSED_SHARED = fusedGateUp('ffn_up_shexp');
+const SHARED_PARTS: Partial<Names> = { sharedGate: FUSED_SHARED.gate, sharedUp: FUSED_SHARED.up };
 const granite = family({
   types: ['granite', 'granitemoe', 'granitemoeshared', 'hyperclovax', 'granite_swa', 'granitemoe_swa'],
   features: (c) => graniteFeatures(c),
@@ -219,8 +221,10 @@ const granite = family({
     ...{ afterMixer: 'post_norm1', afterMlp: 'post_norm2', sinks: { name: 'self_attn.sinks', bare: true } },
   },
   gguf: {
-    architectures: ['granite', 'granitemoe', 'minicpm'],
-    permuted: ['granite', 'granitemoe', 'minicpm'],
+    architectures: ['granite', 'granitemoe', 'granite_swa', 'minicpm'],
+    permuted: ['granite', 'granitemoe', 'granite_swa', 'minicpm'],
+    // With windows, gates of the shared expert stand over its ups.
+    names: (f) => (f.layers.some(({ mixer: m }) => m.kind === 'attention' && m.sinks) ? SHARED_PARTS : {}),
     logitsDivided: true,
   },
 });

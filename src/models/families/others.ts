@@ -204,7 +204,7 @@ const glm = family({
     ...fusedGateUp('mlp.gate_up_proj'),
   },
   wrappers: { types: ['glm4v'], prefixes: ['model.language_model.'], ignored: /(^|\.)visual\./ },
-  gguf: { architectures: ['glm4'], names: fusedGateUp('ffn_up') },
+  gguf: { architectures: ['glm4', 'chatglm'], names: fusedGateUp('ffn_up') },
 });
 
 const stablelm = family({

@@ -107,6 +107,7 @@ const phimoe = family({
     });
   },
   names: { ...LLAMA_NAMES, ...expertNames('block_sparse_moe', ['w1', 'w3', 'w2']) },
+  gguf: { architectures: ['phimoe'] },
 });
 
 export const PHI_FAMILIES = [phi, phi3, phimoe];

@@ -171,6 +171,7 @@ const mellum = family({
     });
   },
   names: QWEN_MOE_NAMES,
+  gguf: { architectures: ['mellum'] },
 });
 
 const MIXTRAL_NAMES = { ...LLAMA_NAMES, ...expertNames('block_sparse_moe', ['w1', 'w3', 'w2']) };

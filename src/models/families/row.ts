@@ -13,6 +13,7 @@ import { MODEL_ROLES, type Names, placesOf, type Where, Weights } from '../weigh
 import { ggufFeatures, ggufNames, type GgufRow } from './gguf.js';
 import { ggufType, ggufTypes, Metadata } from './gguf-metadata.js';
 import { ggufForm } from './gguf-form.js';
+import { checkRouter } from './gguf-router.js';
 import { UnsupportedError } from '../../base/errors.js';
 
 export interface FamilyRow {
@@ -150,7 +151,12 @@ export function family(row: FamilyRow): ModelRow<CausalLM> {
       const own = typeRow(metadata);
       const gguf = row.gguf as GgufRow;
       const features = ggufFeatures(gguf, own.features, metadata);
+      checkRouter(metadata, features);
       if (features.tied) source.ignore(/^output\.weight$/);
+      if (gguf.ignored) source.ignore(gguf.ignored);
+      // Layers past the last are for predicting several tokens at once; a decoder does not run them.
+      const more = metadata.optional('nextn_predict_layers') ?? 0;
+      for (let i = 0; i < more; i++) source.ignore(layerTensors('blk.{i}', features.layers.length + i));
       const borrow = features.layers.flatMap(({ mixer: m }, i) => (keyed(m) && !keyKeeper(m) ? [i] : []));
       if (borrow.length > 0) source.ignore(new RegExp(`^blk\\.(${borrow.join('|')})\\.attn_(k|v|k_norm)\\.`));
       return decoder(features, ggufNames(fileNames(gguf, own), features), source, options);

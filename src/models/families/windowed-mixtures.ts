@@ -106,6 +106,7 @@ const laguna = family({
       { name: 'mlp.gate.e_score_correction_bias', bare: true },
     ],
   },
+  gguf: { architectures: ['laguna'], names: { qGate: 'attn_gate' } },
 });
 
 const MIMO_ROPES: ByKind = {
@@ -162,6 +163,7 @@ const mimo = family({
     ],
   },
   ignored: () => /^model\.mtp\./,
+  gguf: { architectures: ['mimo2'] },
 });
 
 export const WINDOWED_MIXTURES = [laguna, mimo];
