@@ -7,6 +7,7 @@ import numpy as np, torch
 from safetensors.numpy import load as load_bytes, load_file, save, save_file
 from transformers import AutoModel, AutoModelForCausalLM, AutoModelForMaskedLM, AutoModelForQuestionAnswering
 from transformers import AutoModelForSeq2SeqLM, AutoModelForSequenceClassification, AutoModelForTokenClassification
+from transformers import T5EncoderModel
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 
@@ -287,6 +288,7 @@ MODELS = {
 
 ENCODER = {k: v for k, v in SIZES.items() if k != 'num_key_value_heads'}
 DEBERTA = dict(relative_attention=True, pos_att_type=['p2c', 'c2p'], position_biased_input=False, type_vocab_size=0)
+MOBILE = dict(embedding_size=20, intra_bottleneck_size=24)
 ENCODERS = {
     'mpnet': ('mpnet', dict(pad_token_id=1, max_position_embeddings=60)),
     'albert': ('albert', dict(embedding_size=20, num_hidden_layers=4)),
@@ -334,6 +336,12 @@ ENCODERS = {
     'layoutlm': ('layoutlm', dict(max_2d_position_embeddings=9)),
     'big_bird': ('big_bird', dict(rescale_embeddings=True, block_size=4)),
     'longformer': ('longformer', dict(pad_token_id=1, max_position_embeddings=60, attention_window=[6, 4, 8])),
+    'mobilebert': ('mobilebert', {**MOBILE, 'num_feedforward_networks': 2}),
+    'mobilebert-b': ('mobilebert', {**MOBILE, 'use_bottleneck_attention': True, 'normalization_type': 'layer_norm',
+                                    'trigram_input': False, 'classifier_activation': False}),
+    'jina_embeddings_v3': ('jina_embeddings_v3', dict(pad_token_id=1)),
+    't5-encoder': ('t5', dict(d_model=48, d_kv=12, d_ff=64, num_layers=2, num_heads=4,
+                              feed_forward_proj='gated-gelu')),
     'eurobert': ('eurobert', {}),
     'eurobert-b': ('eurobert', dict(num_key_value_heads=2, head_dim=16, attention_bias=True, mlp_bias=True,
                                     hidden_act='gelu',
@@ -353,6 +361,7 @@ CLASSIFIERS = {
     'big_bird': ('big_bird', dict(num_labels=2, attention_type='original_full')),
     'longformer': ('longformer', dict(num_labels=3, pad_token_id=1, max_position_embeddings=60,
                                       attention_window=[6, 4, 8])),
+    'mobilebert': ('mobilebert', {**MOBILE, 'num_labels': 2, 'classifier_activation': False}),
     'eurobert': ('eurobert', dict(num_labels=3)),
     'eurobert-b': ('eurobert', dict(num_labels=2, classifier_pooling='mean')),
     'eurobert-c': ('eurobert', dict(num_labels=2, classifier_pooling='bos')),
@@ -386,6 +395,8 @@ TOKENS = {
         'gte': ('gte', SHORT),
         'esm': ('esm', {**COUNTED, 'mask_token_id': 9, 'token_dropout': True}),
         'longformer': ('longformer', {**COUNTED, 'attention_window': [4]}),
+        'mobilebert': ('mobilebert', {**MOBILE, **SHORT}),
+        'jina_embeddings_v3': ('jina_embeddings_v3', {**SHORT, 'pad_token_id': 1}),
     }),
     'classes': (AutoModelForTokenClassification, {
         'bert-c': ('bert', {**SHORT, 'num_labels': 3}),
@@ -591,7 +602,8 @@ def run(stem, kinds, base, names, make, answer):
         kind, more = kinds[name]
         seed = zlib.crc32(name.encode())
         fields = {k: v for k, v in {**base, **more}.items() if k not in UNASKED.get(kind, ())}
-        model = make.from_config(CONFIG_MAPPING[kind](**fields), attn_implementation='eager')
+        model = (make.from_config(CONFIG_MAPPING[kind](**fields), attn_implementation='eager')
+                 if hasattr(make, 'from_config') else make(CONFIG_MAPPING[kind](**fields)))
         with tempfile.TemporaryDirectory() as at:
             model.save_pretrained(at)
             file = os.path.join(at, 'model.safetensors')
@@ -622,7 +634,9 @@ def main():
     if decoders:
         run('families', MODELS, SIZES, decoders, AutoModelForCausalLM, answers)
     if encoders:
-        run('encoders', ENCODERS, ENCODER, encoders, AutoModel, encoder_answers)
+        halves = [n for n in encoders if n == 't5-encoder']
+        run('encoders', ENCODERS, ENCODER, [n for n in encoders if n not in halves], AutoModel, encoder_answers)
+        run('encoders', ENCODERS, dict(vocab_size=96, pad_token_id=0), halves, T5EncoderModel, encoder_answers)
     if 'classifiers' in asked:
         run('classifiers', CLASSIFIERS, ENCODER, list(CLASSIFIERS), AutoModelForSequenceClassification,
             classifier_answers)

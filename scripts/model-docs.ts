@@ -6,6 +6,7 @@ import { join } from 'node:path';
 import { packageRoot } from '../src/base/paths.js';
 import { GraphDecoder } from '../src/engine/index.js';
 import { type CausalLM, loadModel, MODELS } from '../src/models/index.js';
+import { KINDS } from '../src/models/model-row.js';
 import { ggufTypeName } from '../src/models/families/gguf-metadata.js';
 import { MODEL_TOLERANCE, relativeError } from '../src/parity/model-checks.js';
 import { greedyRows } from '../src/parity/models.js';
@@ -123,6 +124,13 @@ const also = MODELS.filter((r) => r.kind === 'decoder')
   .flatMap((r) => r.types)
   .filter((type) => !measured.has(type))
   .sort();
+const others = KINDS.filter((kind) => kind !== 'decoder').map((kind) => {
+  const types = MODELS.filter((r) => r.kind === kind).flatMap((r) => r.types);
+  return `| ${kind} | ${types
+    .sort()
+    .map((t) => `\`${t}\``)
+    .join(', ')} |`;
+});
 const body = [...new Map([...kept, ...told])].sort(([a], [b]) => a.localeCompare(b)).map(([, line]) => line);
 writeFileSync(
   page,
@@ -151,5 +159,13 @@ and others that name the family of their text loads from the folder of the whole
 Further types that these rows serve: ${also.map((t) => `\`${t}\``).join(', ')}.
 Not served, and refused by their name: \`zamba\`, \`rwkv\`, \`xlstm\`,
 \`longcat_flash\`, \`diffllama\`, \`doge\`, \`blt\`.
+
+## Other models
+Small models of each were compared with transformers, too (test/models-encoders.test.ts). Of T5 and its kin the half that
+reads makes vectors by itself.
+
+| kind | types |
+|---|---|
+${others.join('\n')}
 `,
 );

@@ -5,6 +5,7 @@ import { join } from 'node:path';
 import { test } from 'node:test';
 import { packageRoot } from '../src/base/paths.js';
 import { MODELS } from '../src/models/index.js';
+import { KINDS } from '../src/models/model-row.js';
 import { families, skipFamilies } from './models-support.js';
 
 const page = readFileSync(join(packageRoot, 'docs', 'models.md'), 'utf8');
@@ -27,6 +28,16 @@ test('docs/models.md has a line for every type with golden models, and counts th
     counts.set(type, (counts.get(type) ?? 0) + 1);
   }
   assert.deepEqual([...rows].sort(), [...counts].sort(), 'node dist/scripts/model-docs.js --sim --only TYPE,...');
+});
+test('docs/models.md names every type of the other kinds', () => {
+  for (const kind of KINDS.filter((k) => k !== 'decoder')) {
+    const line = page.split('\n').find((l) => l.startsWith(`| ${kind} |`)) ?? '';
+    const types = MODELS.filter((r) => r.kind === kind).flatMap((r) => r.types);
+    assert.deepEqual(
+      Array.from(line.matchAll(/`([\w-]+)`/g), ([, name]) => name),
+      types.sort(),
+    );
+  }
 });
 test('docs/models.md names every decoder that is served, once, and none that is not', () => {
   const told = [...rows.keys(), ...named('Further types that these rows serve')];

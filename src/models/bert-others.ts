@@ -1,6 +1,7 @@
 // BERT's layers under other rules: ESM (proteins; norms before, turned queries and keys), RoFormer (turned, too),
 // LayoutLM (a page's places besides), BigBird (all tokens seen, as it does with texts that are not long), Longformer
-// (a token sees its surroundings, and of texts to classify the first one sees and is seen by all).
+// (a token sees its surroundings, and of texts to classify the first one sees and is seen by all),
+// Jina's third embeddings.
 import { UnsupportedError } from '../base/errors.js';
 import { type Linear, linear } from '../nn/layers.js';
 import { Module } from '../nn/module.js';
@@ -22,8 +23,8 @@ import {
 import { architecturesOf, type Config } from './config.js';
 import { classifies } from './encoder.js';
 import type { ModelRow } from './model-row.js';
-import { type AttendOptions, MultiHead, multiHead } from './parts.js';
-import { type RopeFeature, type RopeTable, ropeTable } from './rope.js';
+import { type AttendOptions, chunks, MultiHead, multiHead } from './parts.js';
+import { readRope, type RopeFeature, type RopeTable, ropeTable } from './rope.js';
 import type { ModelSource } from './source.js';
 
 const plainRope = (headDim: number, maxPositions: number, theta: number): RopeFeature => ({
@@ -186,7 +187,26 @@ function longformer(c: Config, source: ModelSource) {
   return bert(c, source, vb, bertConfig(c, true), { ...ROBERTA, attend });
 }
 
-const BUILT = { esm, roformer, layoutlm: layoutLm, big_bird: bigBird, longformer };
+/** Jina's third embeddings, as transformers has them: adapters of tasks come as folders of their own. */
+const JINA: BertNames = {
+  ...ROBERTA,
+  ...{ layer: 'encoder.layers', norm1: 'norm1', mlp: ['mlp.fc1', 'mlp.fc2'], norm2: 'norm2' },
+  attend: (vb, { width, heads }) => {
+    const [q, k, v] = chunks(linear(width, 3 * width, vb.pp('mixer.Wqkv')), 3);
+    return new MultiHead({ q, k, v, out: linear(width, width, vb.pp('mixer.out_proj')) }, heads);
+  },
+};
+function jina(c: Config, source: ModelSource) {
+  const plain = bertConfig(c, false);
+  const { width, heads, positions: n } = plain;
+  c.only('head_dim', width / heads);
+  const rope = readRope(c, { headDim: width / heads, maxPositions: n, theta: 20_000 });
+  const config: BertConfig = { ...plain, rope: (_, { dtype, device }) => ropeTable(rope, n, n, dtype, device) };
+  const named = source.builder.rename((n) => n.replace('embeddings.LayerNorm.', 'emb_ln.'));
+  return bert(c, source, inside(source, named, 'roberta'), config, JINA);
+}
+
+const BUILT = { esm, roformer, layoutlm: layoutLm, big_bird: bigBird, longformer, jina_embeddings_v3: jina };
 export const OTHER_BERT_FAMILIES: readonly ModelRow[] = Object.entries(BUILT).map(([type, build]) => ({
   kind: 'encoder',
   types: [type],

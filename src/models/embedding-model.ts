@@ -19,6 +19,7 @@ import { DecoderEncoder } from './decoder-encoder.js';
 import type { TextEncoder } from './encoder.js';
 import { loadModel } from './load.js';
 import { MODELS } from './registry.js';
+import { T5_FAMILIES } from './t5.js';
 
 /** A batch on its way to vectors. */
 interface Batch {
@@ -315,10 +316,12 @@ export class EmbeddingModel {
   }
 }
 
-/** An encoder, or a decoder that makes vectors. */
+/** An encoder, the half of T5 that reads, or a decoder that makes vectors. */
 export function encoderAt(home: string, options: BuilderOptions): TextEncoder {
   const config = join(home, 'config.json');
   const type: unknown = existsSync(config) ? readJsonFile(config).model_type : undefined;
+  if (T5_FAMILIES.some((r) => r.types.includes(type as string)))
+    return loadModel<TextEncoder>(home, { ...options, kind: 'seq2seq', encodes: true }).model;
   if (!MODELS.some((r) => r.kind === 'decoder' && r.types.includes(type as string)))
     return loadModel<TextEncoder>(home, { ...options, kind: 'encoder' }).model;
   return new DecoderEncoder(loadModel<CausalLM>(home, { ...options, kind: 'decoder', encodes: true }).model);

@@ -27,7 +27,10 @@ export interface ModelOptions {
    * The ranks that its layers are divided among, one after the other; beside `shard` the second axis. Decoders only.
    */
   readonly stages?: StageGroup;
-  /** A decoder is to make vectors: its head may be missing, and its tokens may see those behind them. */
+  /**
+   * A decoder is to make vectors: its head may be missing, and its tokens may see those behind them; or the half of T5
+   * that reads.
+   */
   readonly encodes?: boolean;
 }
 

@@ -13,6 +13,8 @@ import type { RopeTable } from './rope.js';
 export interface AttendOptions extends Pick<SdpaOptions, 'causal' | 'mask' | 'window'> {
   /** Keys and values come from this instead. */
   readonly context?: Tensor;
+  /** Values come from this instead. */
+  readonly values?: Tensor;
   /** Keys and values that are ready, as `keysAndValues` makes them. */
   readonly ready?: readonly [k: Tensor, v: Tensor];
   readonly cache?: Cache;
@@ -45,13 +47,13 @@ export class MultiHead extends Module {
     const [b, t, width] = x.shape;
     return x.reshape([b, t, heads, width / heads]).transpose(1, 2);
   }
-  keysAndValues(x: Tensor): readonly [k: Tensor, v: Tensor] {
-    return [this.#split(this.k.forward(x), this.kvHeads), this.#split(this.v.forward(x), this.kvHeads)];
+  keysAndValues(x: Tensor, values = x): readonly [k: Tensor, v: Tensor] {
+    return [this.#split(this.k.forward(x), this.kvHeads), this.#split(this.v.forward(values), this.kvHeads)];
   }
   forward(x: Tensor, o: AttendOptions = {}): Tensor {
     const [b, t] = x.shape;
     let q = this.#split(this.q.forward(x), this.heads);
-    let [k, v] = o.ready ?? this.keysAndValues(o.context ?? x);
+    let [k, v] = o.ready ?? this.keysAndValues(o.context ?? x, o.values);
     if (o.rope) {
       const { cos, sin, neighbours } = o.rope;
       [q, k] = [q, k].map((x) => (neighbours ? x.contiguous().ropeI(cos, sin) : x.contiguous().rope(cos, sin)));

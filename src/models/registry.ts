@@ -7,6 +7,7 @@ import { OTHER_BERT_FAMILIES } from './bert-others.js';
 import { IMAGE_TEXT_FAMILIES } from './clip.js';
 import { DEBERTA_FAMILIES } from './deberta.js';
 import { DECODER_FAMILIES } from './families/index.js';
+import { MOBILE_BERT_FAMILIES } from './mobile-bert.js';
 import type { ModelRow } from './model-row.js';
 import { ROTARY_BERT_FAMILIES } from './rotary-bert.js';
 import type { ModelFormat } from './source.js';
@@ -19,6 +20,7 @@ export const MODELS: readonly ModelRow[] = [
   ...DECODER_FAMILIES,
   ...BERT_FAMILIES,
   ...OTHER_BERT_FAMILIES,
+  ...MOBILE_BERT_FAMILIES,
   ...ROTARY_BERT_FAMILIES,
   ...DEBERTA_FAMILIES,
   ...T5_FAMILIES,

@@ -6,7 +6,8 @@ import type { VarBuilder } from '../nn/var-builder.js';
 import { tensor } from '../tensor/create.js';
 import type { Tensor } from '../tensor/tensor.js';
 import type { Config } from './config.js';
-import type { ModelRow } from './model-row.js';
+import { type EncoderInput, type EncoderOutput, TextEncoder } from './encoder.js';
+import type { ModelOptions, ModelRow } from './model-row.js';
 import { FeedForward, GatedFeedForward, type MultiHead, multiHead } from './parts.js';
 import { Seq2Seq, type Seq2SeqState } from './seq2seq.js';
 import type { ModelSource } from './source.js';
@@ -187,7 +188,27 @@ export class T5 extends Seq2Seq {
   }
 }
 
-function t5(c: Config, source: ModelSource): T5 {
+/** The half that reads, which makes vectors of texts by itself (Sentence-T5, GTR). */
+class T5Encoder extends TextEncoder {
+  readonly width: number;
+  /** Distances have no end. */
+  readonly maxTokens = Infinity;
+  readonly words: Embedding;
+  readonly encoder: T5Stack;
+  constructor(vb: VarBuilder, c: T5Config, layers: number) {
+    super();
+    this.width = c.width;
+    this.words = embedding(c.vocabSize, c.width, vb.pp(vb.has('shared.weight') ? 'shared' : 'encoder.embed_tokens'));
+    this.encoder = new T5Stack(vb.pp('encoder'), c, layers, false);
+  }
+  forward(input: EncoderInput): EncoderOutput {
+    this.checkInput(input);
+    const hidden = hiddenKeys(input.mask, this.words.weight);
+    return { hidden: this.encoder.forward(this.words.forward(input.ids), hidden ? { hidden } : {}) };
+  }
+}
+
+function t5(c: Config, source: ModelSource, { encodes = false }: ModelOptions): T5 | T5Encoder {
   c.only('is_decoder', false);
   c.ignore('n_positions', 'output_past', 'task_specific_params', 'decoder_start_token_id');
   const name = c.activation('feed_forward_proj', 'relu', (v) => /^(?:gated-)?(\w+)$/.exec(v)?.[1]);
@@ -217,6 +238,11 @@ function t5(c: Config, source: ModelSource): T5 {
   const scaled = type === 't5' ? stated : type === 'umt5';
   source.ignore(/^(encoder|decoder)\.embed_tokens\.weight$|EncDecAttention\.relative_attention_bias\.weight$/);
   if (own) c.ignore('tie_word_embeddings');
+  if (encodes) {
+    c.ignore('num_decoder_layers', 'scale_decoder_outputs');
+    source.ignore(/^(shared|lm_head|decoder)\./);
+    return new T5Encoder(source.builder, config, layers);
+  }
   return new T5(source.builder, config, {
     layers,
     decoderLayers: c.count('num_decoder_layers', layers),

@@ -5,6 +5,7 @@ import { activation } from '../nn/activation.js';
 import { type LayerNorm, layerNorm, Linear, linear } from '../nn/layers.js';
 import { Module } from '../nn/module.js';
 import type { VarBuilder } from '../nn/var-builder.js';
+import { keep, scope } from '../tensor/scope.js';
 import type { Tensor } from '../tensor/tensor.js';
 import { architecturesOf, type Config } from './config.js';
 import type { ModelSource } from './source.js';
@@ -55,6 +56,8 @@ export interface TokenHeadStyle {
   readonly activation: string;
   /** The words' table, which the last product is where it is not stored. */
   readonly words: Tensor;
+  /** Further columns of the last product of a head for words. */
+  readonly columns?: Tensor;
   /** The head for words is one product and nothing else. */
   readonly plain?: boolean;
   /** The first product has no bias, the norm none, the last one of a head for words none. */
@@ -96,7 +99,8 @@ export class TokenHead extends Module {
     // Where words are not the embedding's own, neither is the bias the one beside the product.
     const biases = [...(places.bias === undefined ? [] : [places.bias]), `${places.out}.bias`];
     const bias = (tied ? biases : biases.reverse()).find((n) => source.has(n)) ?? biases[0];
-    this.out = new Linear(own, bare.out && task === 'words' ? undefined : source.builder.get([own.shape[0]], bias));
+    const whole = style.columns && task === 'words' ? keep(scope(() => own.cat([style.columns as Tensor], 1))) : own;
+    this.out = new Linear(whole, bare.out && task === 'words' ? undefined : source.builder.get([own.shape[0]], bias));
     const given = (c.get('id2label') ?? {}) as Record<string, string>;
     const classes = task === 'classes' ? own.shape[0] : 0;
     this.labels = Array.from({ length: classes }, (_, i) => given[i] ?? `LABEL_${i}`);
