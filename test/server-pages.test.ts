@@ -83,6 +83,7 @@ describe('the pages', { skip }, () => {
     await page.getByRole('button', { name: 'Regenerate' }).click();
     await answered(page, 'You said “hello”.');
     assert.equal(server.engine.requests.length, before + 1);
+    assert.equal(server.engine.requests.at(-1)?.maxTokens, undefined, 'an answer ends where the model ends it');
     await page.reload();
     await answered(page, 'You said “hello”.');
     assert.equal(await page.locator('#list .entry.current').textContent(), 'hello×');
@@ -146,6 +147,8 @@ describe('the pages', { skip }, () => {
     await answered(page, 'the answer');
     assert.ok(await page.evaluate('document.documentElement.scrollWidth <= window.innerWidth'));
     assert.equal(await page.evaluate('document.documentElement.dataset.theme'), 'dark');
+    const boxes = await Promise.all(['#input', '#send'].map((at) => page.locator(at).boundingBox()));
+    assert.deepEqual([boxes[1]?.y, boxes[1]?.height], [boxes[0]?.y, boxes[0]?.height], 'side by side, equally high');
     await page.click('#menu');
     await page.locator('#list .entry').first().click();
   });
@@ -154,6 +157,7 @@ describe('the pages', { skip }, () => {
     const page = await open('/status');
     await page.locator('#rates path.series-0').first().waitFor({ state: 'attached', timeout: 60_000 });
     assert.match((await page.locator('.tiles').textContent()) ?? '', /0 \/ 64pages in use/);
+    assert.deepEqual(await page.locator('#requests svg text:not([y="186"])').allTextContents(), ['0', '1']);
   });
 
   test('no errors, and nothing from elsewhere', () => assert.deepEqual(problems, []));

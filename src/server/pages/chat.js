@@ -121,10 +121,9 @@ function changed() {
 function parameters() {
   const s = settings.read();
   const number = (name) => (s[name] === undefined || s[name] === '' ? {} : { [name]: Number(s[name]) });
-  const most = s.max_tokens ? Number(s.max_tokens) : Math.max(16, Math.min(1024, Math.floor(model.max_model_len / 4)));
   return {
     ...(model.id && { model: model.id }),
-    max_tokens: most,
+    ...number('max_tokens'),
     ...number('temperature'),
     ...number('top_p'),
     ...number('seed'),

@@ -24,14 +24,15 @@ export function roundUp(value) {
 }
 const short = (n) => (n >= 1000 ? `${+(n / 1000).toFixed(1)}k` : String(+n.toFixed(2)));
 
-/** `series`: name and values, one a second, the newest last; `span` seconds are shown. */
-export function plot(place, title, series, span) {
+/** `series`: name and values, one a second, the newest last; `span` seconds are shown. Counts have no halves. */
+export function plot(place, title, series, span, { counts = false } = {}) {
   const width = widthOf(place);
   const top = roundUp(Math.max(1, ...series.flatMap((s) => s.values)));
   const x = (i, n) => LEFT + ((span - n + i) / (span - 1)) * (width - LEFT);
   const y = (v) => TOP + (1 - v / top) * (HEIGHT - TOP - BOTTOM);
   const picture = svg('svg', { viewBox: `0 0 ${width} ${HEIGHT}`, preserveAspectRatio: 'none', role: 'img', 'aria-label': title });
   for (const share of [0, 0.5, 1]) {
+    if (counts && !Number.isInteger(top * share)) continue;
     const at = y(top * share);
     picture.append(svg('line', { class: 'rule', x1: LEFT, x2: width, y1: at, y2: at }));
     picture.append(svg('text', { x: LEFT - 6, y: at + 4, 'text-anchor': 'end' }, short(top * share)));

@@ -53,6 +53,7 @@ function draw({ model, embedding_model, limits, status, memory, uptime }) {
       { name: 'waiting', values: history.waiting },
     ],
     span,
+    { counts: true },
   );
 }
 
