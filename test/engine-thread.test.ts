@@ -1,11 +1,13 @@
 // An engine in a thread of its own answers as one in this thread does, and its end is everybody's.
 import assert from 'node:assert/strict';
 import { after, test } from 'node:test';
+import { MessageChannel } from 'node:worker_threads';
 import { ArgumentError, DisposedError, IndexError, OutOfMemoryError, WickError } from '../src/base/errors.js';
 import { startEngine } from '../src/cli/served-engine.js';
 import { ContextError, type Engine, type GenerationRequest, loadEngine, QueueFullError } from '../src/engine/index.js';
+import { type EngineNews, type EngineOrder, runEngineThread } from '../src/engine/engine-thread.js';
 import { completionOf } from '../src/engine/reply.js';
-import type { Piece } from '../src/engine/request.js';
+import type { EngineStatus, Piece } from '../src/engine/request.js';
 import { receiveError, sendError } from '../src/engine/sent-error.js';
 import { Outbox, readPieces } from '../src/engine/step-message.js';
 import { ThreadedEngine } from '../src/engine/threaded-engine.js';
@@ -53,6 +55,29 @@ test('what is asked of both is answered alike', { skip: noModel }, async () => {
   assert.deepEqual([tokens, promptTokens, finished], [own.tokens, own.promptTokens, own.finished]);
   assert.deepEqual([running, pagesUsed], [0, own.pagesUsed]);
   await Promise.all([here.dispose(), there.dispose()]);
+});
+
+test('a step is one message', { skip: noModel }, async () => {
+  const { port1, port2 } = new MessageChannel();
+  const engine = await loadEngine(undefined, { device: 'cpu', maxRunning: 2 });
+  const running = runEngineThread(port1, async () => ({ engine, told: {}, dispose: () => engine.dispose() }));
+  let steps = 0;
+  const heard: number[] = [];
+  const over = new Promise<EngineStatus>((resolve) =>
+    port2.on('message', (news: EngineNews) => {
+      if (!('step' in news)) return;
+      steps++;
+      readPieces(news.step, (_, { tokens }) => heard.push(...tokens));
+      if (news.step.ends.length > 0) resolve(news.step.status);
+    }),
+  );
+  const prompt = engine.tokenizer.encode('ROMEO:');
+  port2.postMessage({ id: 0, request: { prompt, maxTokens: 40, ignoreEnd: true } } satisfies EngineOrder);
+  const status = await over;
+  port2.postMessage({ dispose: true } satisfies EngineOrder);
+  await running;
+  assert.deepEqual([heard.length, status.tokens, status.running], [40, 40, 0]);
+  assert.ok(steps >= 40 && steps <= 43, `${steps} messages for 40 tokens, a request and its end`);
 });
 
 test('what cannot be answered is refused at once, by the same errors', { skip: noModel }, async () => {

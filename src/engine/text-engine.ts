@@ -113,7 +113,7 @@ export class TextEngine implements Engine {
   #disposed = false;
   /** A model that ends with the engine. */
   owns: CausalLM | undefined;
-  /** Told after every step, so that others may hear what it is doing. */
+  /** Told after every step, with what it wrote, so that others may hear what it is doing. */
   afterStep: (() => void) | undefined;
 
   constructor(model: CausalLM, tokenizer: Tokenizer, options: EngineOptions = {}) {
@@ -341,6 +341,7 @@ export class TextEngine implements Engine {
         if (answer.finished && this.#answers.has(answer.sequence)) this.#close(answer);
     }
     this.#untold.clear();
+    this.afterStep?.();
   }
   #ready(items: Item[]): Item[] {
     const now = performance.now();
@@ -411,7 +412,6 @@ export class TextEngine implements Engine {
     });
     this.#rates.computed(computed);
     this.#rates.wrote(written);
-    this.afterStep?.();
     if (!this.#onStep) return;
     const [tokens, at] = [items.reduce((n, i) => n + i.tokens.length, 0), performance.now()];
     this.#onStep({ sequences: items.length, tokens, ...begun, wait: there - from, take: at - there, at });
