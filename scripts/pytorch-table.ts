@@ -321,7 +321,6 @@ const DIFFERENT: Readonly<Record<string, string>> = {
   RMSNorm: "eps is 1e-5 unless said; PyTorch's default is the dtype's epsilon",
   softplus: 'takes no beta: `new Softplus(beta)` of wick/nn, or `x.mul(beta).softplus().div(beta)`',
   ctc_loss: 'the gradient is that of the log-probabilities given; PyTorch gives the one through log_softmax',
-  'optimizers, maximize': 'not there: minimize `loss.neg()`',
   'relu, max, min, amax, argmax of NaN':
     'NaN is passed over in f32 and f64, and relu of NaN is 0, by the rule of Candle',
   'max(dim), min(dim)': 'values alone; elements that tie share the gradient, as of amax, where PyTorch gives it to one',
@@ -333,6 +332,13 @@ const DIFFERENT: Readonly<Record<string, string>> = {
   'multinomial without replacement': 'more draws than weights above 0 are refused; PyTorch draws those of weight 0',
   'two schedulers of one optimizer':
     'refused when the first one steps after the other: SequentialLR and ChainedScheduler join them',
+  'a learning rate set by hand':
+    'a scheduler refuses its next step, which would undo it: set `at` of the scheduler, or make a new one',
+  'nn.utils.parametrizations.weight_norm, spectral_norm':
+    '`weightNorm(layer)`, `spectralNorm(layer)` under the same names in state dicts; `removeParametrization(layer)` ' +
+    'makes a plain weight of it',
+  'scatter, scatter_add, scatter_reduce with a larger src':
+    'refused: `src.narrow(0, 0, n)` and so on first, to the shape of the indices',
   'det of a singular matrix': 'its gradient is refused, since it is made of the inverse; PyTorch has one',
   'tensors sent to worker threads': 'their numbers travel: post `await x.data()` and make a tensor of it there',
   hardtanh: 'the gradient at the bounds is 1, as of clamp; PyTorch has 0 for hardtanh and 1 for clamp',

@@ -182,6 +182,22 @@ test('CSV: quotes, line breaks, numbers by column; what is odd is named', () =>
     assert.throws(() => readCsv(path), /line 2: a quote is opened and never closed/);
   }));
 
+test('CSV: long identifiers stay text, another encoding is refused', () =>
+  inFolder((folder) => {
+    const path = join(folder, 'ids.csv');
+    writeFileSync(path, 'id,n\n12345678901234567890,9007199254740991\n7,-3\n');
+    assert.deepEqual(readCsv(path).get(0), { id: '12345678901234567890', n: 9007199254740991 });
+    writeFileSync(path, Buffer.from('name\ncaf\xe9\n', 'latin1'));
+    assert.throws(() => readCsv(path), /ids\.csv: is not in UTF-8; parseCsv\(text\)/);
+  }));
+
+test('JSON lines may begin with a byte order mark', () =>
+  inFolder((folder) => {
+    const path = join(folder, 'marked.jsonl');
+    writeFileSync(path, '\ufeff{"a":1}\r\n{"a":2}\r\n');
+    assert.deepEqual([readJsonLines(path).length, readJsonLines(path).get(0)], [2, { a: 1 }]);
+  }));
+
 test('JSON lines are parsed when asked for, and a broken one is named', () =>
   inFolder((dir) => {
     const path = join(dir, 't.jsonl');

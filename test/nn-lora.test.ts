@@ -1,10 +1,10 @@
 // Low-rank adapters: PEFT's numbers from PEFT's folder, there and back, merged and not, trained, and what is refused.
 import assert from 'node:assert/strict';
-import { cpSync, readFileSync, writeFileSync } from 'node:fs';
+import { cpSync, readFileSync, renameSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { test } from 'node:test';
-import { UnsupportedError } from '../src/base/errors.js';
-import { loadTensors } from '../src/io/index.js';
+import { UnsupportedError, WickError } from '../src/base/errors.js';
+import { loadTensors, saveTensors } from '../src/io/index.js';
 import { type CausalLM, loadModel } from '../src/models/index.js';
 import { AdamW, addLora, hasLooseAdapters, loadLora } from '../src/nn/index.js';
 import { findGolden, missingGolden } from '../src/parity/golden.js';
@@ -95,4 +95,85 @@ test('what an adapter asks for and is not honoured is refused by name', { skip }
   assert.throws(() => addLora(base(), { targets: ['query'] }), /no layer is named query; there are .*q_proj/);
   const other = loadModel<CausalLM>(findGolden('hf/gpt2') as string, { device: 'cpu' }).model;
   assert.throws(() => loadLora(other, adapter()), /no layer of the model takes base_model/);
+});
+
+test('a folder that is not what its config says is refused, and the model stays as it was', { skip }, () => {
+  const stored = loadTensors(join(adapter(), 'adapter_model.safetensors'), { device: 'cpu' });
+  const config = JSON.parse(readFileSync(join(adapter(), 'adapter_config.json'), 'utf8')) as { r: number };
+  const folder = (change: object, tensors: ReadonlyMap<string, Tensor> = stored): string => {
+    const dir = scratch();
+    writeFileSync(join(dir, 'adapter_config.json'), JSON.stringify({ ...config, ...change }));
+    saveTensors(join(dir, 'adapter_model.safetensors'), tensors);
+    return dir;
+  };
+  const names = [...stored.keys()];
+  const [first] = names.filter((name) => name.includes('lora_A'));
+  const layer = first.replace('.lora_A.weight', '');
+  const without = (drop: (name: string) => boolean): Map<string, Tensor> =>
+    new Map([...stored].filter(([name]) => !drop(name)));
+  const cases: readonly (readonly [dir: string, message: RegExp])[] = [
+    [folder({ r: config.r * 2 }), /has the rank \d+; r and rank_pattern say \d+/],
+    [folder({ r: 0 }), /r is 0, not a whole number from 1/],
+    [folder({ r: null }), /r is null/],
+    [folder({ lora_alpha: '16' }), /lora_alpha is "16", not a number/],
+    [folder({ lora_dropout: 1 }), /lora_dropout is 1, not a number from 0 to below 1/],
+    [folder({ lora_dropout: '0.1' }), /lora_dropout is "0.1"/],
+    [folder({ use_rslora: 'false' }), /use_rslora is "false", not true or false/],
+    [folder({ rank_pattern: { q_proj: 'x' } }), /rank_pattern is .*, not an object of ranks/],
+    [folder({ target_modules: [7] }), /target_modules is \[7\]/],
+    [folder({ alpha_pattern: { q_proj: 4 } }), /alpha_pattern is .*; it is not honoured/],
+    [folder({ toString: 1 }), /toString is 1; it is not honoured/],
+    [
+      folder(
+        {},
+        without((name) => name.startsWith(layer)),
+      ),
+      /is one of target_modules, and has no adapter in the file/,
+    ],
+    [
+      folder(
+        { target_modules: '.*' },
+        without((name) => name === first),
+      ),
+      /no layer of the model takes .*lora_B/,
+    ],
+    [folder({ target_modules: '.*' }, new Map()), /holds no adapter/],
+    [folder({}, new Map(stored).set(first, tensor([1, 2]))), /has A \[2\] and B/],
+    [folder({}, new Map(stored).set(`${layer}.lora_magnitude_vector`, tensor([1]))), /takes .*lora_magnitude_vector/],
+  ];
+  const model = base();
+  model.requireGrad();
+  for (const [dir, message] of cases) {
+    assert.throws(
+      () => loadLora(model, dir),
+      (e: Error) => e instanceof WickError && message.test(e.message),
+      String(message),
+    );
+    assert.ok(!hasLooseAdapters(model), String(message));
+    assert.ok(
+      model.parameters().every((p) => p.requiresGrad),
+      `${message}: the model was frozen`,
+    );
+  }
+  const empty = scratch();
+  writeFileSync(join(empty, 'adapter_config.json'), JSON.stringify(config));
+  assert.throws(() => loadLora(model, empty), /holds neither adapter_model.safetensors nor adapter_model.bin/);
+});
+
+test('adapters with roots of ranks, of chosen layers and from a file of PyTorch count as PEFT has them', {
+  skip,
+}, () => {
+  const { ids, want } = golden();
+  const config = JSON.parse(readFileSync(join(adapter(), 'adapter_config.json'), 'utf8')) as {
+    r: number;
+    lora_alpha: number;
+  };
+  const dir = scratch();
+  saveTensors(join(dir, 'adapter_model.pt'), loadTensors(join(adapter(), 'adapter_model.safetensors')));
+  renameSync(join(dir, 'adapter_model.pt'), join(dir, 'adapter_model.bin'));
+  const change = { use_rslora: true, lora_alpha: config.lora_alpha / Math.sqrt(config.r), layers_to_transform: [0, 1] };
+  writeFileSync(join(dir, 'adapter_config.json'), JSON.stringify({ ...config, ...change }));
+  const model = base();
+  loadLora(model, dir);
+  assert.ok(difference(model, ids, want) < 1e-5);
 });

@@ -82,7 +82,10 @@ export class CsvDataset extends Dataset<Record<string, number | string>> {
           f.trim() === '' ||
           (/^\s*[+-]?(\d|\.\d|inf|nan)/i.test(f) && !Number.isNaN(toNumber(f))) ||
           /^\s*nan\s*$/i.test(f);
-        return [name, fields.some((f) => f.trim() !== '') && fields.every(isNumber) ? fields.map(toNumber) : fields];
+        // Whole numbers that no double holds, as long identifiers, stay what they are: text.
+        const exact = (f: string): boolean => !/^\s*[+-]?\d+\s*$/.test(f) || Number.isSafeInteger(Number(f));
+        const numbers = fields.some((f) => f.trim() !== '') && fields.every((f) => isNumber(f) && exact(f));
+        return [name, numbers ? fields.map(toNumber) : fields];
       }),
     );
   }
@@ -119,10 +122,22 @@ const toNumber = (f: string): number => {
   return infinite ? (infinite[1] === '-' ? -Infinity : Infinity) : Number(text);
 };
 
+/** A file's text; another encoding than UTF-8 would turn letters into question marks without a word. */
+function textOf(path: string): string {
+  const bytes = readFileSync(path);
+  try {
+    return new TextDecoder('utf-8', { fatal: true }).decode(bytes);
+  } catch (cause) {
+    throw new FormatError(`${path}: is not in UTF-8; parseCsv(text) takes a text that was decoded otherwise`, {
+      cause,
+    });
+  }
+}
+
 /** A CSV file as records by the names of its columns. */
 export function readCsv(path: string, options: CsvOptions = {}): CsvDataset {
   requireOptions('readCsv', options, ['delimiter', 'header']);
-  const rows = parseCsv(readFileSync(path, 'utf8'), options.delimiter ?? ',', path);
+  const rows = parseCsv(textOf(path), options.delimiter ?? ',', path);
   const { header = true } = options;
   const named = header === true;
   if (named && rows.length === 0) throw new FormatError(`${path}: holds no line, not even the names of columns`);

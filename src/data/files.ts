@@ -18,7 +18,8 @@ export class JsonLines<S extends Sample = Sample> extends Dataset<S> {
     super();
     this.#path = path;
     this.#bytes = readFileSync(path);
-    let at = 0;
+    // A mark of the encoding, as editors on Windows leave it, is no part of the first record.
+    let at = this.#bytes.subarray(0, 3).equals(Buffer.from('\ufeff')) ? 3 : 0;
     while (at < this.#bytes.length) {
       const end = this.#bytes.indexOf(10, at);
       const stop = end < 0 ? this.#bytes.length : end;

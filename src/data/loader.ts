@@ -60,6 +60,11 @@ export class DataLoader<S extends Sample = Sample> implements AsyncIterable<Batc
 
   constructor(dataset: Samples<S>, options: LoaderOptions<S> = {}, pool?: WorkerPool) {
     requireOptions('DataLoader', options, OPTIONS);
+    if (typeof dataset?.get !== 'function' || !Number.isInteger(dataset.length))
+      throw new ArgumentError(
+        'DataLoader: takes a dataset, an object with a whole `length` and `get(i)`; a list is one as ' +
+          '{ length: list.length, get: (i) => list[i] }',
+      );
     this.batchSize = options.batch ?? 1;
     for (const [name, value, least] of [
       ['batch', this.batchSize, 1],

@@ -155,7 +155,7 @@ export class Softplus extends Layer {
   constructor(beta = 1, threshold = 20) {
     super();
     if (!(Number.isFinite(beta) && beta !== 0))
-      throw new ArgumentError(`Softplus: beta ${String(beta)} is no number but 0`);
+      throw new ArgumentError(`Softplus: takes beta, a number other than 0, and a threshold: new Softplus(1, 20)`);
     this.beta = beta;
     this.threshold = threshold;
   }

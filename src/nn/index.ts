@@ -26,6 +26,7 @@ export {
   AdamW,
   type AdamOptions,
   type ClipOptions,
+  type Defaults,
   type GradSource,
   Lion,
   type LionOptions,
@@ -40,6 +41,13 @@ export {
 } from './optim.js';
 export * from './optim-adaptive.js';
 export * from './optim-matrix.js';
+export {
+  removeParametrization,
+  spectralNorm,
+  type SpectralNormOptions,
+  weightNorm,
+  type WeightNormOptions,
+} from './parametrize.js';
 export { QEmbedding, QLinear, quantize, type QuantizeOptions, type QuantizeReport } from './quantize.js';
 export { type Recomputable, recompute, recomputing } from './recompute.js';
 export * from './rnn.js';

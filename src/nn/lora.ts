@@ -3,9 +3,8 @@
 import { existsSync, mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { ArgumentError, FormatError, ShapeError, UnsupportedError } from '../base/errors.js';
-import { formatShape } from '../base/shape.js';
+import { formatShape, sameShape } from '../base/shape.js';
 import { requireOptions } from '../ops/kernel-row.js';
-import { readJsonFile } from '../io/json-file.js';
 import { loadTensors, saveTensors } from '../io/load.js';
 import { noGrad } from '../tensor/autograd.js';
 import { rand, tensor, zeros } from '../tensor/create.js';
@@ -14,6 +13,7 @@ import type { Generator } from '../tensor/random.js';
 import { keep, scope } from '../tensor/scope.js';
 import type { Tensor } from '../tensor/tensor.js';
 import { dropout, Linear, type StoredPart, storedParts } from './layers.js';
+import { readLoraConfig } from './lora-config.js';
 import { Module } from './module.js';
 
 /** Which layers get adapters, how wide they are and how much they count. */
@@ -124,11 +124,11 @@ type Source = (
   inputs: number,
 ) => { readonly a: Tensor; readonly b: Tensor; readonly scale: number } | undefined;
 
-function attach(model: Module, source: Source, share: number): LoraAdapters {
+/** Puts adapters beside layers; the model is as it was until all of them are made and `complete` has said nothing. */
+function attach(model: Module, source: Source, share: number, complete: (found: number) => void): LoraAdapters {
   for (const { layer } of allLinears(model))
     if (layer instanceof LoraLinear)
       throw new ArgumentError('lora: the model has adapters already; merge or remove them first');
-  model.requireGrad(false);
   const replaced: { place: Place; lora: LoraLinear }[] = [];
   for (const place of allLinears(model)) {
     const parts = storedParts(place.layer) ?? [];
@@ -141,7 +141,12 @@ function attach(model: Module, source: Source, share: number): LoraAdapters {
     }
     if (adapters.length > 0) replaced.push({ place, lora: new LoraLinear(place.layer, adapters, share) });
   }
-  for (const { place, lora } of replaced) place.owner[place.key] = lora;
+  complete(replaced.length);
+  model.requireGrad(false);
+  for (const { place, lora } of replaced) {
+    for (const { a, b } of lora.adapters) for (const t of [a, b]) t.requireGrad();
+    place.owner[place.key] = lora;
+  }
   return new LoraAdapters(
     model,
     replaced.map(({ place, lora }) => ({ lora, restore: () => (place.owner[place.key] = place.layer) })),
@@ -193,10 +198,10 @@ export class LoraAdapters {
   }
   #into(merged: boolean): this {
     noGrad(() => {
+      if (this.#layers.some(({ lora }) => (lora.weight as Weight) instanceof QTensor))
+        throw new UnsupportedError('lora: adapters cannot be merged into quantized weights; they serve beside them');
       for (const { lora } of this.#layers) {
         if (lora.merged === merged) continue;
-        if ((lora.weight as Weight) instanceof QTensor)
-          throw new UnsupportedError('lora: adapters cannot be merged into quantized weights; they serve beside them');
         for (const adapter of lora.adapters)
           scope(() => {
             const rows = lora.weight.narrow(0, adapter.start, adapter.part.rows);
@@ -280,21 +285,20 @@ export function addLora(model: Module, options: LoraOptions): LoraAdapters {
   if (!Number.isInteger(rank) || rank < 1)
     throw new ArgumentError(`lora: the rank ${rank} is not a whole number from 1`);
   const share = options.dropout ?? 0;
+  if (!(share >= 0 && share < 1)) throw new ArgumentError(`lora: the dropout ${share} is not in [0, 1)`);
+  if (!Number.isFinite(alpha)) throw new ArgumentError(`lora: alpha is ${alpha}, not a number`);
   const like = model.parameters()[0];
   const scale = alpha / (rankStabilized ? Math.sqrt(rank) : rank);
-  const adapters = attach(
-    model,
-    (part, inputs) => {
-      if (!matches(part.name, targets)) return undefined;
-      const where = { device: like.device, dtype: like.dtype };
-      // Kaiming's uniform distribution with slope sqrt(5), as PEFT begins.
-      const bound = 1 / Math.sqrt(inputs);
-      const a = rand([rank, inputs], { ...where, ...(generator && { generator }) }).affine(2 * bound, -bound);
-      return { a: keep(a).requireGrad(), b: keep(zeros([part.rows, rank], where)).requireGrad(), scale };
-    },
-    share,
-  );
-  if (adapters.names.length === 0) {
+  const source: Source = (part, inputs) => {
+    if (!matches(part.name, targets)) return undefined;
+    const where = { device: like.device, dtype: like.dtype };
+    // Kaiming's uniform distribution with slope sqrt(5), as PEFT begins.
+    const bound = 1 / Math.sqrt(inputs);
+    const a = rand([rank, inputs], { ...where, ...(generator && { generator }) }).affine(2 * bound, -bound);
+    return { a: keep(a), b: keep(zeros([part.rows, rank], where)), scale };
+  };
+  return attach(model, source, share, (found) => {
+    if (found > 0) return;
     const known = allLinears(model).flatMap(({ layer }) =>
       (storedParts(layer) ?? []).map((p) => p.name.split('.').at(-1)),
     );
@@ -302,68 +306,61 @@ export function addLora(model: Module, options: LoraOptions): LoraAdapters {
       `lora: no layer is named ${String(targets)}; there are ` +
         `${[...new Set(known)].join(', ') || 'none that adapters can be added to'}`,
     );
-  }
-  return adapters;
+  });
 }
 
-/** Fields of adapter_config.json that mean nothing to a loaded adapter, or only this. */
-const HARMLESS = new Set(
-  `auto_mapping base_model_name_or_path inference_mode init_lora_weights peft_version revision task_type
-  target_modules exclude_modules megatron_core layers_pattern qalora_group_size loftq_config runtime_config
-  eva_config corda_config lora_ga_config ensure_weight_tying`.split(/\s+/),
-);
-const HONOURED = ['peft_type', 'r', 'lora_alpha', 'lora_dropout', 'use_rslora', 'rank_pattern'];
-const empty = (v: unknown): boolean =>
-  v == null || v === false || v === 'none' || (typeof v === 'object' && Object.keys(v as object).length === 0);
+/** The tensors of an adapter's folder; older ones of PEFT have them in a file of PyTorch. */
+function storedAdapters(dir: string, model: Module): Map<string, Tensor> {
+  const files = ['adapter_model.safetensors', 'adapter_model.bin'];
+  const file = files.find((name) => existsSync(join(dir, name)));
+  if (!file) throw new FormatError(`lora: ${dir} holds neither ${files.join(' nor ')}`);
+  return loadTensors(join(dir, file), { device: model.parameters()[0].device });
+}
 
 /** Adapters from a folder that PEFT or `save` wrote. A tensor that finds no layer is an error. */
 export function loadLora(model: Module, dir: string): LoraAdapters {
-  const path = join(dir, 'adapter_config.json');
-  if (!existsSync(path)) throw new FormatError(`lora: ${path} is not there`);
-  const config = readJsonFile(path);
-  if (config.peft_type !== 'LORA')
-    throw new UnsupportedError(`${path}: peft_type is ${JSON.stringify(config.peft_type)}, not LORA`);
-  for (const [field, value] of Object.entries(config))
-    if (!HARMLESS.has(field) && !HONOURED.includes(field) && !empty(value))
-      throw new UnsupportedError(`${path}: ${field} is ${JSON.stringify(value)}; it is not honoured`);
-  const alpha = config.lora_alpha;
-  if (typeof alpha !== 'number') throw new FormatError(`${path}: lora_alpha is ${JSON.stringify(alpha)}, not a number`);
+  const config = readLoraConfig(dir);
   const like = model.parameters()[0];
-  const stored = loadTensors(join(dir, 'adapter_model.safetensors'), { device: like.device });
+  const stored = storedAdapters(dir, model);
   const left = new Set(stored.keys());
   const take = (name: string): Tensor => {
     const t = stored.get(name) as Tensor;
     left.delete(name);
     return t;
   };
-  const adapters = noGrad(() =>
-    attach(
-      model,
-      (part, inputs) => {
-        const at = `base_model.model.${part.name}`;
-        if (!stored.has(`${at}.lora_A.weight`) || !stored.has(`${at}.lora_B.weight`)) return undefined;
-        const [a, b] = [take(`${at}.lora_A.weight`), take(`${at}.lora_B.weight`)];
-        const rank = a.shape[0];
-        if (a.shape[1] !== inputs || b.shape[0] !== part.rows || b.shape[1] !== rank)
-          throw new ShapeError(
-            `lora: ${at} has A ${formatShape(a.shape)} and B ${formatShape(b.shape)}; the layer is ` +
-              `${formatShape([part.rows, inputs])}`,
-          );
-        const scale = alpha / (config.use_rslora ? Math.sqrt(rank) : rank);
-        const ready = (t: Tensor): Tensor => keep(t.cast(like.dtype).copy()).requireGrad();
-        return { a: ready(a), b: ready(reordered(b, part, false)), scale };
-      },
-      typeof config.lora_dropout === 'number' ? config.lora_dropout : 0,
-    ),
-  );
-  if (left.size > 0) {
-    adapters.remove();
-    throw new UnsupportedError(
-      `lora: ${dir}: no layer of the model takes ${[...left].slice(0, 4).join(', ')}${left.size > 4 ? ', ...' : ''}`,
-    );
+  const source: Source = (part, inputs) => {
+    const at = `base_model.model.${part.name}`;
+    if (!stored.has(`${at}.lora_A.weight`) || !stored.has(`${at}.lora_B.weight`)) {
+      if (config.targets && matches(part.name, config.targets))
+        throw new FormatError(`lora: ${dir}: ${part.name} is one of target_modules, and has no adapter in the file`);
+      return undefined;
+    }
+    const [a, b] = [take(`${at}.lora_A.weight`), take(`${at}.lora_B.weight`)];
+    const rank = a.shape[0];
+    if (!sameShape(a.shape, [rank, inputs]) || !sameShape(b.shape, [part.rows, rank]))
+      throw new ShapeError(
+        `lora: ${at} has A ${formatShape(a.shape)} and B ${formatShape(b.shape)}; the layer is ` +
+          `${formatShape([part.rows, inputs])}`,
+      );
+    if (!config.ranks.has(rank))
+      throw new FormatError(
+        `lora: ${at} has the rank ${rank}; r and rank_pattern say ${[...config.ranks].join(' or ')}`,
+      );
+    const ready = (t: Tensor): Tensor => keep(t.cast(like.dtype).copy());
+    return { a: ready(a), b: ready(reordered(b, part, false)), scale: config.scale(rank) };
+  };
+  const complete = (found: number): void => {
+    if (left.size > 0)
+      throw new UnsupportedError(
+        `lora: ${dir}: no layer of the model takes ${[...left].slice(0, 4).join(', ')}${left.size > 4 ? ', ...' : ''}`,
+      );
+    if (found === 0) throw new FormatError(`lora: ${dir}: holds no adapter`);
+  };
+  try {
+    return noGrad(() => attach(model, source, config.dropout, complete));
+  } finally {
+    for (const t of stored.values()) t.dispose();
   }
-  for (const t of stored.values()) t.dispose();
-  return adapters;
 }
 
 /** Whether some layer's adapters are beside its weight, which programs that read the weight itself would overlook. */

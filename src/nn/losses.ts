@@ -17,10 +17,12 @@ import type { Tensor } from '../tensor/tensor.js';
 export { linearCrossEntropy, type LinearCrossEntropyOptions } from './linear-cross-entropy.js';
 export { ctc, type CtcOptions } from './loss-ctc.js';
 
-function reduced(op: string, each: Tensor, reduction: Reduction = 'mean'): Tensor {
+function reduced(op: string, each: Tensor, reduction: Reduction = 'mean', more: readonly string[] = []): Tensor {
   if (reduction === 'none') return each;
   if (reduction !== 'mean' && reduction !== 'sum')
-    throw new ArgumentError(`${op}: reduction ${JSON.stringify(reduction)}; known are mean, sum, none`);
+    throw new ArgumentError(
+      `${op}: reduction ${JSON.stringify(reduction)}; known are ${['mean', 'sum', 'none', ...more].join(', ')}`,
+    );
   return reduction === 'sum' ? each.sum() : each.mean();
 }
 function sameShapes(op: string, x: Tensor, y: Tensor): void {
@@ -120,7 +122,7 @@ export function klDiv(x: Tensor, y: Tensor, options: KlDivOptions = {}): Tensor 
     ? t.exp().mul(t.sub(x))
     : none.where(t.mul(x).neg(), t.mul(none.where(t.onesLike(), t).log().sub(x)));
   if (options.reduction === 'batchmean') return each.sum().affine(1 / x.shape[0], 0);
-  return reduced('klDiv', each, options.reduction);
+  return reduced('klDiv', each, options.reduction, ['batchmean']);
 }
 
 /** The cosine of the angle between vectors along a dimension. */
@@ -287,10 +289,12 @@ export function poissonNll(x: Tensor, y: Tensor, options: PoissonOptions = {}): 
 export interface GaussianOptions extends LossOptions {
   /** The least variance; default 1e-6. */
   readonly eps?: number;
+  /** Adds the constant, ln(2 pi) / 2; default false. */
+  readonly full?: boolean;
 }
 /** The negative logarithm of the density of normal numbers of given mean and variance, without its constant. */
 export function gaussianNll(mean: Tensor, y: Tensor, variance: Tensor, options: GaussianOptions = {}): Tensor {
-  requireOptions('gaussianNll', options, ['reduction', 'eps']);
+  requireOptions('gaussianNll', options, ['reduction', 'eps', 'full']);
   sameShapes('gaussianNll', mean, y);
   // Held above eps for the value alone, as in PyTorch: a variance below it still learns to grow.
   const v = variance.add(
@@ -299,5 +303,12 @@ export function gaussianNll(mean: Tensor, y: Tensor, variance: Tensor, options: 
       .relu()
       .detach(),
   );
-  return reduced('gaussianNll', v.log().add(mean.sub(y).sqr().div(v)).affine(0.5, 0), options.reduction);
+  return reduced(
+    'gaussianNll',
+    v
+      .log()
+      .add(mean.sub(y).sqr().div(v))
+      .affine(0.5, options.full ? Math.log(2 * Math.PI) / 2 : 0),
+    options.reduction,
+  );
 }

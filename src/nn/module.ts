@@ -167,6 +167,8 @@ export abstract class Module {
       );
     for (const [name, t] of own) {
       const source = given.get(name);
+      if (source !== undefined && !(source instanceof Tensor))
+        throw new ArgumentError(`loadStateDict: ${name} is no tensor; tensor(list) makes one`);
       if (source && !sameShape(source.shape, t.shape))
         throw new ShapeError(`loadStateDict: ${name} is ${formatShape(t.shape)}, given ${formatShape(source.shape)}`);
     }

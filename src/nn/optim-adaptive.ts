@@ -1,6 +1,6 @@
 // More optimizers with a rate for every element: Adagrad, Adadelta, Adamax, NAdam, RAdam, Rprop, Adafactor.
 import type { Tensor } from '../tensor/tensor.js';
-import { type AdamOptions, decayed, Optimizer, type OptimizerOptions, type Trained } from './optim.js';
+import { type AdamOptions, decayed, type Defaults, Optimizer, type OptimizerOptions, type Trained } from './optim.js';
 
 /** Options of Adagrad. */
 export interface AdagradOptions extends OptimizerOptions {
@@ -23,7 +23,7 @@ export class Adagrad extends Optimizer<AdagradOptions> {
     const g = decayed(grad, p, o.weightDecay);
     const before = this.state('sum', i, () => p.newFull(p.shape, o.initialAccumulator));
     const sum = this.keepState('sum', i, before.add(g.sqr()));
-    const rate = o.learningRate / (1 + (this.steps - 1) * o.learningRateDecay);
+    const rate = o.learningRate / (1 + (this.stepsOf(i) - 1) * o.learningRateDecay);
     return p.adamStep(g, sum, rate, o.eps);
   }
 }
@@ -94,7 +94,7 @@ export class Adamax extends Optimizer<AdamLikeOptions> {
     const m = this.keepState('m', i, this.state('m', i).ema(g, o.beta1));
     const top = this.state('top', i).affine(o.beta2, 0).maximum(g.abs().affine(1, o.eps));
     this.keepState('top', i, top);
-    return p.sub(m.div(top).affine(o.learningRate / (1 - o.beta1 ** this.steps), 0));
+    return p.sub(m.div(top).affine(o.learningRate / (1 - o.beta1 ** this.stepsOf(i)), 0));
   }
 }
 
@@ -114,13 +114,14 @@ export class NAdam extends Optimizer<NAdamOptions> {
     const g = o.decoupled ? grad : decayed(grad, p, o.weightDecay);
     const base = o.decoupled && o.weightDecay ? p.affine(1 - o.learningRate * o.weightDecay, 0) : p;
     const mu = (step: number): number => o.beta1 * (1 - 0.5 * 0.96 ** (step * o.momentumDecay));
+    const steps = this.stepsOf(i);
     let product = 1;
-    for (let s = 1; s <= this.steps; s++) product *= mu(s);
-    const [now, next] = [mu(this.steps), mu(this.steps + 1)];
+    for (let s = 1; s <= steps; s++) product *= mu(s);
+    const [now, next] = [mu(steps), mu(steps + 1)];
     const m = this.keepState('m', i, this.state('m', i).ema(g, o.beta1));
     const v = this.keepState('v', i, this.state('v', i).emaSqr(g, o.beta2));
     const divisor = v
-      .affine(1 / (1 - o.beta2 ** this.steps), 0)
+      .affine(1 / (1 - o.beta2 ** steps), 0)
       .sqrt()
       .affine(1, o.eps);
     const fromGrad = g.affine((o.learningRate * (1 - now)) / (1 - product), 0);
@@ -144,10 +145,11 @@ export class RAdam extends Optimizer<RAdamOptions> {
     const base = o.decoupled && o.weightDecay ? p.affine(1 - o.learningRate * o.weightDecay, 0) : p;
     const m = this.keepState('m', i, this.state('m', i).ema(g, o.beta1));
     const v = this.keepState('v', i, this.state('v', i).emaSqr(g, o.beta2));
-    const correction = 1 - o.beta2 ** this.steps;
+    const steps = this.stepsOf(i);
+    const correction = 1 - o.beta2 ** steps;
     const longest = 2 / (1 - o.beta2) - 1;
-    const length = longest - (2 * this.steps * o.beta2 ** this.steps) / correction;
-    const rate = o.learningRate / (1 - o.beta1 ** this.steps);
+    const length = longest - (2 * steps * o.beta2 ** steps) / correction;
+    const rate = o.learningRate / (1 - o.beta1 ** steps);
     if (length <= 5) return base.sub(m.affine(rate, 0));
     const trust = Math.sqrt(((length - 4) * (length - 2) * longest) / ((longest - 4) * (longest - 2) * length));
     return base.adamStep(m, v, rate * trust * Math.sqrt(correction), o.eps);
@@ -175,18 +177,19 @@ export class Adafactor extends Optimizer<AdafactorOptions> {
   }
   constructor(params: Trained<AdafactorOptions>, options: AdafactorOptions = {}) {
     const defaults = { learningRate: 1e-2, beta2Decay: -0.8, eps1: undefined, eps2: 1e-3, clip: 1, weightDecay: 0 };
-    super(params, options, defaults as unknown as Required<AdafactorOptions>);
+    super(params, options, defaults as unknown as Defaults<AdafactorOptions>);
   }
   protected update(p: Tensor, grad: Tensor, i: number, o: Required<AdafactorOptions>): Tensor {
     const eps1 = o.eps1 ?? EPSILON[p.dtype];
-    const fresh = this.steps ** o.beta2Decay;
+    const steps = this.stepsOf(i);
+    const fresh = steps ** o.beta2Decay;
     const average = (name: string, now: Tensor): Tensor =>
       this.keepState(name, i, this.state(name, i, () => now.zerosLike()).ema(now, 1 - fresh));
     // Sizes stay on the device: nothing is read back.
     const rms = (x: Tensor): Tensor => x.sqr().mean().sqrt();
     const size = rms(p)
       .clamp(o.eps2, Infinity)
-      .affine(Math.min(o.learningRate, 1 / Math.sqrt(this.steps)), 0);
+      .affine(Math.min(o.learningRate, 1 / Math.sqrt(steps)), 0);
     const base = o.weightDecay ? p.affine(1 - o.learningRate * o.weightDecay, 0) : p;
     let squares: Tensor;
     if (p.rank > 1) {

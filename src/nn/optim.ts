@@ -1,6 +1,6 @@
 // Optimizers: each is a rule for one parameter and its state; steps run on the device, in place, with nothing read
 // back.
-import { ArgumentError, UnsupportedError } from '../base/errors.js';
+import { ArgumentError, ShapeError, UnsupportedError } from '../base/errors.js';
 import { formatShape, sameShape } from '../base/shape.js';
 import { requireOptions } from '../ops/kernel-row.js';
 import type { AdamRates } from '../ops/training.js';
@@ -22,7 +22,11 @@ export interface GradSource {
 export interface OptimizerOptions {
   /** The size of a step. */
   readonly learningRate?: number;
+  /** Climbs instead of descending: gradients count with the opposite sign; default false. */
+  readonly maximize?: boolean;
 }
+/** An optimizer's defaults: all its options but those that every optimizer has alike. */
+export type Defaults<O> = Required<Omit<O, 'maximize'>>;
 /** Parameters with options of their own; what a group does not say, the optimizer's options do. */
 export type ParameterGroup<O> = {
   /** The tensors that these options are for. */
@@ -65,16 +69,18 @@ export abstract class Optimizer<O extends OptimizerOptions = OptimizerOptions> {
   steps = 0;
   readonly #state = new Map<string, Tensor>();
   readonly #groupOf: readonly Group<O>[];
+  /** Steps that a parameter had no gradient in: it counts its own, as a layer that is trained later begins anew. */
+  readonly #missed: number[];
 
-  constructor(params: Trained<O>, options: O, defaults: Required<O>) {
+  constructor(params: Trained<O>, options: O, defaults: Defaults<O>) {
     const name = new.target.name;
-    const known = Object.keys(defaults);
+    const known = [...Object.keys(defaults), 'maximize'];
     requireOptions(name, options, known);
     if (!Array.isArray(params))
       throw new ArgumentError(`${name}: takes a list of parameters, as model.parameters(), or of groups of them`);
     if (params.length === 0) throw new ArgumentError(`${name}: there are no parameters to train`);
-    const filled = { ...defaults, ...options };
-    this.learningRate = checkedRate(name, filled.learningRate as number);
+    const filled = { ...defaults, maximize: false, ...options };
+    this.learningRate = checkedRate(name, (filled as OptimizerOptions).learningRate as number);
     const given = params[0] instanceof Tensor ? [{ params }] : params;
     this.groups = (given as readonly ParameterGroup<O>[]).map((group) => {
       const { params: own, ...more } = group;
@@ -97,10 +103,15 @@ export abstract class Optimizer<O extends OptimizerOptions = OptimizerOptions> {
     });
     this.params = this.groups.flatMap((g) => g.params);
     this.#groupOf = this.groups.flatMap((g) => g.params.map(() => g));
+    this.#missed = this.params.map(() => 0);
     if (new Set(this.params).size !== this.params.length)
       throw new ArgumentError(`${name}: a parameter stands twice among its groups`);
   }
 
+  /** Steps that parameter i has taken: those of the optimizer in which it had a gradient. */
+  protected stepsOf(i: number): number {
+    return this.steps - this.#missed[i];
+  }
   /** Whether an element's step depends on that element alone, so that a parameter may be stepped in parts. */
   get elementwise(): boolean {
     return true;
@@ -127,14 +138,19 @@ export abstract class Optimizer<O extends OptimizerOptions = OptimizerOptions> {
         const g = grads.get(p);
         const group = this.#groupOf[i];
         const now = this.#optionsOf(group);
-        if (!g) return;
+        if (!g) {
+          const miss = (): void => void this.#missed[i]++;
+          return recorded ? recorded.before(miss) : miss();
+        }
         scope(() => {
           const into = copy?.(p);
-          const tensors = { p, grad: g, ...(scale && { scale }), ...(into && { copy: into }) };
-          const later = recorded && { step: recorded, group, options: () => this.#optionsOf(group) };
+          const grad = now.maximize ? g.neg() : g;
+          const tensors = { p, grad, ...(scale && { scale }), ...(into && { copy: into }) };
+          const key = this.#missed[i] ? p : group;
+          const later = recorded && { step: recorded, key, options: () => this.#optionsOf(group) };
           if (this.updateInPlace({ ...tensors, ...(later && { later }) }, i, now)) return;
           if (recorded) this.#refuseRecording(p);
-          const own = g.dtype === p.dtype ? g : g.cast(p.dtype);
+          const own = grad.dtype === p.dtype ? grad : grad.cast(p.dtype);
           p.assign(this.update(p, scale ? own.mul(scale.cast(p.dtype)) : own, i, now));
           into?.assign(p.cast(into.dtype));
         });
@@ -193,27 +209,52 @@ export abstract class Optimizer<O extends OptimizerOptions = OptimizerOptions> {
     return value;
   }
 
-  /** Averages and momenta by '<number of the parameter>.<name>'. */
+  /** Averages and momenta by '<number of the parameter>.<name>', and the steps that a parameter missed, if any. */
   stateDict(): Map<string, Tensor> {
-    return new Map(this.#state);
+    const missed = [...this.#missed.entries()].filter(([, count]) => count > 0);
+    return new Map([
+      ...this.#state,
+      ...missed.map(([i, count]) => [`${i}.${MISSED}`, this.params[i].newFull([], count, 'i64')] as const),
+    ]);
   }
   /** Takes up the state of an earlier run. */
   loadStateDict(from: ReadonlyMap<string, Tensor>, steps: number): void {
+    const name = this.constructor.name;
+    for (const [key, value] of from) this.#checkState(name, key, value);
     this.steps = steps;
+    this.#missed.fill(0);
     for (const [key, value] of from) {
-      const p = this.params[Number(key.split('.')[0])];
-      if (!p)
-        throw new ArgumentError(`${this.constructor.name}: the state ${JSON.stringify(key)} belongs to no parameter`);
+      const [i, what] = parsedKey(key);
+      if (what === MISSED) {
+        this.#missed[i] = Number(value.item());
+        continue;
+      }
       const known = this.#state.get(key);
       // In place where it can be: a recorded step goes on with the tensor that it knows.
       if (known && known.dtype === value.dtype && sameShape(known.shape, value.shape)) {
-        noGrad(() => known.assign(value.to(p.device)));
+        noGrad(() => known.assign(value.to(this.params[i].device)));
         continue;
       }
       known?.dispose();
-      this.#state.set(key, keep(value.to(p.device).copy()));
+      this.#state.set(key, keep(value.to(this.params[i].device).copy()));
     }
   }
+  /** A state of another parameter's shape would be spread over this one, which nothing after it would notice. */
+  #checkState(name: string, key: string, value: Tensor): void {
+    const [i] = parsedKey(key);
+    const p = this.params[i];
+    if (!p) throw new ArgumentError(`${name}: the state ${JSON.stringify(key)} belongs to no parameter`);
+    if (value.rank > 0 && this.elementwise && !sameShape(value.shape, p.shape))
+      throw new ShapeError(
+        `${name}: the state ${JSON.stringify(key)} is ${formatShape(value.shape)}, its parameter ` +
+          `${formatShape(p.shape)}; a state belongs to the same parameters in the same order`,
+      );
+  }
+}
+const MISSED = 'missed';
+function parsedKey(key: string): readonly [parameter: number, what: string] {
+  const dot = key.indexOf('.');
+  return [Number(key.slice(0, dot)), key.slice(dot + 1)];
 }
 /** A parameter, its gradient and what a step folds in. */
 interface StepTensors {
@@ -221,8 +262,8 @@ interface StepTensors {
   readonly grad: Tensor;
   readonly scale?: Tensor;
   readonly copy?: Tensor;
-  /** There while a step is recorded: what gives the options of the day, by the group that they belong to. */
-  readonly later?: { readonly step: StepRecording; readonly group: object; readonly options: () => any };
+  /** There while a step is recorded: what gives the options of the day, and for whom they are the same. */
+  readonly later?: { readonly step: StepRecording; readonly key: object; readonly options: () => any };
 }
 function checkedRate(name: string, rate: number): number {
   if (!(rate >= 0 && rate < Infinity))
@@ -293,7 +334,7 @@ const ADAMW = { ...ADAM, weightDecay: 0.01 };
  * folded into two numbers.
  */
 export class Adam extends Optimizer<AdamOptions> {
-  constructor(params: Trained<AdamOptions>, options: AdamOptions = {}, defaults: Required<AdamOptions> = ADAM) {
+  constructor(params: Trained<AdamOptions>, options: AdamOptions = {}, defaults: Defaults<AdamOptions> = ADAM) {
     super(params, options, defaults);
   }
   /** Whether the decay shrinks the parameter itself instead of adding to its gradient. */
@@ -306,24 +347,25 @@ export class Adam extends Optimizer<AdamOptions> {
     const m = this.keepState('m', i, this.state('m', i).ema(g, beta1));
     const v = this.keepState('v', i, this.state('v', i).emaSqr(g, beta2));
     const top = o.amsgrad ? this.keepState('top', i, this.state('top', i).maximum(v)) : v;
-    const { rate, eps: least, shrink } = this.#rates(o);
+    const { rate, eps: least, shrink } = this.#rates(o, i);
     return (shrink === 1 ? p : p.affine(shrink, 0)).adamStep(m, top, rate, least);
   }
   protected override updateInPlace(t: StepTensors, i: number, o: Required<AdamOptions>): boolean {
     if (o.amsgrad || (o.weightDecay && !this.decoupled())) return false;
     const { later, ...tensors } = t;
-    const fed = later?.step.numbers(later.group, RATES.length, () => {
-      const rates = this.#rates(later.options());
+    const fed = later?.step.numbers(later.key, RATES.length, () => {
+      const rates = this.#rates(later.options(), i);
       return RATES.map((name) => rates[name]);
     });
     return adamInPlace(
       { ...tensors, m: this.state('m', i), v: this.state('v', i), ...(fed && { fed }) },
-      this.#rates(o),
+      this.#rates(o, i),
     );
   }
-  #rates({ beta1, beta2, eps, weightDecay, learningRate }: Required<AdamOptions>): AdamRates {
-    const correction = Math.sqrt(1 - beta2 ** this.steps);
-    const rate = (learningRate * correction) / (1 - beta1 ** this.steps);
+  #rates({ beta1, beta2, eps, weightDecay, learningRate }: Required<AdamOptions>, i: number): AdamRates {
+    const steps = this.stepsOf(i);
+    const correction = Math.sqrt(1 - beta2 ** steps);
+    const rate = (learningRate * correction) / (1 - beta1 ** steps);
     const shrink = weightDecay && this.decoupled() ? 1 - learningRate * weightDecay : 1;
     return { beta1, beta2, shrink, rate, eps: eps * correction };
   }

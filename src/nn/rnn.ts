@@ -220,6 +220,10 @@ abstract class Recurrent<S extends GruState> extends Module {
   /** Outputs of all steps, (batch, time, hidden) or twice as wide; the states too, beginning with a given one. */
   run(x: Tensor, initial?: S, options: RunOptions = {}): RecurrentResult<S> {
     requireOptions(this.constructor.name, options, ['lengths']);
+    if (initial && !(initial.h instanceof Tensor))
+      throw new ArgumentError(
+        `${this.constructor.name}: run takes the input, a state with tensors to begin with or undefined, then options`,
+      );
     if (x.rank !== 3 || x.shape[1] < 1)
       throw new ShapeError(
         `${this.constructor.name}: takes (batch, time, features) with a step at least, not ${formatShape(x.shape)}`,

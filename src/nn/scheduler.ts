@@ -74,7 +74,13 @@ export class Scheduler {
   }
   /** One step on; answers the new rate. */
   step(): number {
-    if (lastSet.get(this.optimizer)?.by !== this)
+    const last = lastSet.get(this.optimizer);
+    if (last?.by === this && last.rate !== this.optimizer.learningRate)
+      throw new ArgumentError(
+        `${this.constructor.name}: the optimizer's rate was set to ${this.optimizer.learningRate} since, by hand or by ` +
+          'a checkpoint, which a step would undo; set `at` of the scheduler to the step to go on from, or make a new one',
+      );
+    if (last?.by !== this)
       throw new ArgumentError(
         `${this.constructor.name}: another scheduler of this optimizer set its rate since, which this one would undo; ` +
           'join them: SequentialLR for one after another, ChainedScheduler for all at once',
@@ -319,6 +325,8 @@ export class ReduceLROnPlateau {
   }
   /** Tells it a measure; answers the rate from here on. */
   step(measure: number): number {
+    if (typeof measure !== 'number')
+      throw new ArgumentError(`ReduceLROnPlateau: step takes the measure that it watches, not ${typeof measure}`);
     const { mode, factor, patience, threshold, cooldown, min } = this.options;
     const better = mode === 'min' ? measure < this.best * (1 - threshold) : measure > this.best * (1 + threshold);
     if (better || !Number.isFinite(this.best)) {

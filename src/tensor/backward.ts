@@ -335,7 +335,11 @@ class Pass {
 export function backward(result: Tensor, options: BackwardOptions = {}): Gradients {
   requireOptions('backward', options, ['grad', 'createGraph', 'onLeaf', 'sparing', 'place', 'retainGraph']);
   const { grad, createGraph = false, retainGraph = false, sparing = false } = options;
-  if (!result.requiresGrad) throw new GradError('backward: nothing this result was made of requires a gradient');
+  if (!result.requiresGrad)
+    throw new GradError(
+      'backward: nothing this result was made of requires a gradient; a gradient that is differentiated again is made ' +
+        'with { createGraph: true }',
+    );
   if (!grad && result.size !== 1)
     throw new GradError(
       `backward: the result has shape ${formatShape(result.shape)}; give { grad } for a result that is not a single ` +

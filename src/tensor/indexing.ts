@@ -52,7 +52,7 @@ export function at(x: Tensor, ...indices: Index[]): Tensor {
   let dim = 0;
   let out = x;
   const chosen: Chosen = new Map();
-  const several = indices.filter((i) => isTensor(i)).length > 1;
+  const several = indices.filter((i) => isTensor(i) && !isSingle(i)).length > 1;
   for (const index of indices) {
     if (index === null) out = out.unsqueeze(dim++);
     else if (index === '...') dim += x.rank - used;
@@ -60,6 +60,8 @@ export function at(x: Tensor, ...indices: Index[]): Tensor {
     else if (typeof index === 'number') out = out.narrow(dim, checkIndex(out, dim, index), 1).squeeze(dim);
     else if (Array.isArray(index)) out = out.slice(dim++, ...bounds(index));
     else if (!isTensor(index)) throw new ArgumentError(`at: ${String(index)} is not an index: ${INDICES}`);
+    // A single number on the device picks as a number does: its dimension goes, and it is no list beside others.
+    else if (isSingle(index)) out = choose(out, new Map([[dim, index]]));
     else if (!isMask(index)) chosen.set(dim++, index);
     else if (several) for (const places of placesOf(out, index, dim)) chosen.set(dim++, places);
     else out = selectMasked(out, index, dim++);
@@ -112,6 +114,9 @@ function bounds(index: readonly unknown[]): [start: number | undefined, end: num
 
 const isTensor = (i: unknown): i is Tensor => typeof i === 'object' && i !== null && 'dtype' in i;
 const isMask = (i: unknown): i is Tensor => isTensor(i) && (i.dtype === 'bool' || i.dtype === 'u8');
+
+/** A whole number that lies on the device. */
+const isSingle = (i: unknown): i is Tensor => isTensor(i) && i.rank === 0 && i.dtype !== 'bool' && i.dtype !== 'u8';
 
 function checkIndex(x: Tensor, dim: number, i: number): number {
   const n = x.shape[dim];

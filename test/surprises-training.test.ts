@@ -1,0 +1,223 @@
+// What a user who knows PyTorch expects of optimizers, schedulers and norms of weights; numbers are PyTorch's.
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { gradOf, ShapeError, type Tensor, tensor, zeros } from '../src/index.js';
+import { DataLoader } from '../src/data/index.js';
+import * as nn from '../src/nn/index.js';
+
+function near(got: Tensor, want: readonly number[], message?: string): void {
+  const numbers = got.cast('f64').flatten().toArray<number[]>();
+  assert.equal(numbers.length, want.length, message);
+  for (const [i, w] of want.entries())
+    assert.ok(Math.abs(numbers[i] - w) <= 2e-5 * (1 + Math.abs(w)), `${message}: ${numbers} instead of ${want}`);
+}
+type Make = (params: readonly Tensor[], options: object) => nn.Optimizer;
+const OPTIMIZERS: Readonly<Record<string, Make>> = {
+  SGD: (p, o) => new nn.SGD(p, o),
+  Adam: (p, o) => new nn.Adam(p, o),
+  AdamW: (p, o) => new nn.AdamW(p, o),
+  RMSprop: (p, o) => new nn.RMSprop(p, o),
+  Adagrad: (p, o) => new nn.Adagrad(p, o),
+  Adadelta: (p, o) => new nn.Adadelta(p, o),
+  Adamax: (p, o) => new nn.Adamax(p, o),
+  NAdam: (p, o) => new nn.NAdam(p, o),
+  RAdam: (p, o) => new nn.RAdam(p, o),
+  Rprop: (p, o) => new nn.Rprop(p, o),
+  Adafactor: (p, o) => new nn.Adafactor(p, o),
+};
+
+/** Eight steps of two parameters, the second of which has a gradient from the fourth on. */
+const LATE: readonly (readonly [name: string, options: object, want: readonly number[]])[] = [
+  ['Adam', {}, [0.548963, -1.51404, 0.0367719, 0.513291]],
+  ['AdamW', {}, [0.545635, -1.50545, 0.0357618, 0.50966]],
+  ['NAdam', {}, [0.679255, -1.63412, 0.173089, 0.635264]],
+  ['RAdam', {}, [0.871344, -1.02294, -0.00190574, -0.559969]],
+  ['Adamax', {}, [0.633388, -1.57296, 0.119244, 0.571836]],
+  ['Adagrad', { learningRateDecay: 0.1 }, [0.747376, -1.73145, 0.254827, 0.735752]],
+  ['Adafactor', {}, [0.880248, -1.60523, 0.131091, 0.554344]],
+];
+for (const [name, options, want] of LATE)
+  test(`${name}: a parameter that is trained later counts its own steps, also in a run that is taken up again`, () => {
+    for (const resumed of [false, true]) {
+      const a = tensor([
+        [1, 2],
+        [3, 4],
+      ]).requireGrad();
+      const b = tensor([
+        [1, -2],
+        [0.5, 1],
+      ]).requireGrad();
+      let optimizer = OPTIMIZERS[name]([a, b], { learningRate: 0.1, ...options });
+      for (let step = 0; step < 8; step++) {
+        const first = a.sqr().sum();
+        optimizer.step((step < 3 ? first : first.add(b.mul(a.detach()).sqr().sum())).backward());
+        if (!resumed || step !== 4) continue;
+        const [state, steps] = [optimizer.stateDict(), optimizer.steps];
+        optimizer = OPTIMIZERS[name]([a, b], { learningRate: 0.1, ...options });
+        optimizer.loadStateDict(state, steps);
+      }
+      near(b, want, resumed ? 'taken up again' : 'in one go');
+    }
+  });
+
+/** Five steps up -(a - 1)^2 with a weight decay of 0.1, where there is one. */
+const CLIMBED: Readonly<Record<string, readonly number[]>> = {
+  SGD: [0.967034, 1.27474, 1.58244, -0.571495],
+  Adam: [0.991512, 1.5074, 2.50287, -3.50099],
+  AdamW: [0.954743, 1.42236, 2.36699, -3.31528],
+  RMSprop: [0.952372, 0.952381, 1.06555, -1.22092],
+  Adagrad: [0.951485, 1.69668, 2.68652, -3.68072],
+  Adadelta: [0.998371, 1.99836, 2.99836, -3.99836],
+  Adamax: [0.986752, 1.54925, 2.52517, -3.50994],
+  NAdam: [0.949922, 1.6222, 2.60813, -3.60026],
+  RAdam: [0.960546, 1.13202, 1.30349, 0.103197],
+  Rprop: [1, 1.25584, 2.25584, -3.25584],
+  Adafactor: [0.992112, 1.08764, 1.86209, -2.73068],
+};
+for (const [name, want] of Object.entries(CLIMBED))
+  test(`${name}: { maximize: true } climbs, with the decay of a descent`, () => {
+    const a = tensor([
+      [1, 2],
+      [3, -4],
+    ]).requireGrad();
+    const decay = name === 'Rprop' ? {} : { weightDecay: 0.1 };
+    const optimizer = OPTIMIZERS[name]([a], { learningRate: 0.1, maximize: true, ...decay });
+    for (let step = 0; step < 5; step++) optimizer.step(a.sub(1).sqr().neg().sum().backward());
+    near(a, want);
+  });
+test('one group may climb while another descends', () => {
+  const [up, down] = [tensor([1]).requireGrad(), tensor([1]).requireGrad()];
+  const optimizer = new nn.SGD([{ params: [up], maximize: true }, { params: [down] }], { learningRate: 0.5 });
+  optimizer.step(up.add(down).sum().backward());
+  assert.deepEqual([up.item(), down.item()], [1.5, 0.5]);
+});
+
+test("a state of another parameter's shape is refused, and nothing of it is taken", () => {
+  const p = zeros([4]).requireGrad();
+  const optimizer = new nn.AdamW([p]);
+  const other = new Map([
+    ['0.m', zeros([4])],
+    ['0.v', zeros([1])],
+  ] as const);
+  assert.throws(() => optimizer.loadStateDict(other, 3), ShapeError);
+  assert.throws(() => optimizer.loadStateDict(other, 3), /AdamW: the state "0.v" is \[1\], its parameter \[4\]/);
+  assert.deepEqual([optimizer.steps, optimizer.stateDict().size], [0, 0]);
+});
+
+test('a scheduler does not undo a rate that was set by hand; setting where it is goes on from there', () => {
+  const optimizer = { learningRate: 1 };
+  const scheduler = new nn.StepLR(optimizer, 1, 0.5);
+  scheduler.step();
+  optimizer.learningRate = 0.3;
+  assert.throws(() => scheduler.step(), /StepLR: the optimizer's rate was set to 0.3 since/);
+  scheduler.at = 2;
+  assert.equal(scheduler.step(), 0.125);
+  const plateau = new nn.ReduceLROnPlateau(optimizer);
+  assert.throws(() => plateau.step(undefined as never), /ReduceLROnPlateau: step takes the measure/);
+});
+
+const WEIGHT = tensor(
+  Array.from({ length: 12 }, (_, i) => i / 6 - 0.7),
+  { shape: [3, 4] },
+);
+const INPUT = tensor([
+  [1, -2, 0.5, 3],
+  [0, 1, 2, -1],
+]);
+const layer = (): nn.Linear => new nn.Linear(WEIGHT.copy().requireGrad(), zeros([3]).requireGrad());
+
+test('weightNorm trains lengths and directions, under the names of PyTorch', () => {
+  const linear = nn.weightNorm(layer());
+  near(linear.forward(INPUT), INPUT.matmul(WEIGHT.t()).flatten().toArray<number[]>(), 'the weight as it was');
+  const state = linear.stateDict();
+  const names = ['bias', 'parametrizations.weight.original0', 'parametrizations.weight.original1'];
+  assert.deepEqual([...state.keys()].sort(), names);
+  const [g, v] = names.slice(1).map((name) => state.get(name) as Tensor);
+  assert.deepEqual([linear.parameters().length, g.shape], [3, [3, 1]]);
+  g.assign(g.mul(2));
+  const y = linear.forward(INPUT);
+  near(y, [-0.833333, 2.5, 5.83333, -2.13333, 0.533333, 3.2]);
+  const grads = y.sqr().sum().backward();
+  near(grads.of(g), [5.38498, 11.4329, 24.5177]);
+  const directions = [4.40601, 4.02998, -14.6794, 0.744574, 11.3336, -23.2009, -2.73538, 9.19682, 6.13318, -55.5932];
+  near(grads.of(v), [...directions, 11.0138, 26.4208]);
+  const again = nn.weightNorm(new nn.Linear(4, 3));
+  again.loadStateDict(state);
+  near(again.forward(INPUT), y.flatten().toArray<number[]>(), 'loaded');
+
+  const single = nn.weightNorm(layer(), { dim: null }).stateDict().get(names[1]) as Tensor;
+  assert.deepEqual(single.shape, []);
+  near(single, [2.12968]);
+  nn.removeParametrization(linear);
+  assert.deepEqual([...linear.stateDict().keys()].sort(), ['bias', 'weight']);
+  near(linear.forward(INPUT), y.flatten().toArray<number[]>(), 'put back');
+  assert.equal(linear.weight.requiresGrad, true);
+});
+
+test('spectralNorm divides by the largest singular value, which it follows in training alone', () => {
+  const linear = nn.spectralNorm(layer(), { iterations: 2 });
+  const state = linear.stateDict();
+  const at = (name: string): Tensor => state.get(`parametrizations.weight.${name}`) as Tensor;
+  assert.deepEqual(linear.parameters().length, 2);
+  at('0._u').assign(tensor([1, 0, 0]));
+  at('0._v').assign(tensor([0, 1, 0, 0]));
+  const want = [-0.203789, 0.611368, 1.42653, -0.521701, 0.130425, 0.782551];
+  const y = linear.forward(INPUT);
+  near(y, want);
+  const first = [0.377499, 0.542131, -0.389631, 0.719893, 0.292374, -1.4149, 0.167, 1.23858, 0.207249, -3.37194];
+  near(y.sqr().sum().backward().of(at('original')), [...first, 0.723632, 1.75727]);
+  near(at('0._u'), [-0.425497, 0.225464, 0.876424]);
+  near(at('0._v'), [0.413481, 0.468617, 0.523754, 0.57889]);
+  linear.eval();
+  near(linear.forward(INPUT), want, 'in eval');
+  near(at('0._u'), [-0.425497, 0.225464, 0.876424], 'in eval');
+});
+
+test('norms of weights say what they cannot take', () => {
+  const linear = nn.weightNorm(layer());
+  assert.throws(() => nn.spectralNorm(linear), /spectralNorm: Linear's weight is made of other tensors already/);
+  assert.throws(() => (linear.weight = WEIGHT), /weightNorm: weight is made of other tensors; removeParametrization/);
+  assert.throws(() => nn.weightNorm(layer(), { name: 'wieght' }), /Linear has no tensor of floats named "wieght"/);
+  assert.throws(() => nn.weightNorm(layer(), { dim: 2 }), /weightNorm: a weight of rank 2 has no dimension 2/);
+  assert.throws(
+    () => nn.removeParametrization(layer()),
+    /removeParametrization: Linear's "weight" is made of no other/,
+  );
+});
+
+test('an index of a single number on the device picks as a number does, beside lists too', () => {
+  const x = tensor(
+    Array.from({ length: 24 }, (_, i) => i),
+    { shape: [2, 3, 4] },
+  );
+  const [one, list] = [tensor(1, { dtype: 'i64' }), tensor([0, 2], { dtype: 'i64' })];
+  assert.deepEqual(x.at(one, ':', list).toArray(), [
+    [12, 14],
+    [16, 18],
+    [20, 22],
+  ]);
+  assert.deepEqual(x.at(one, ':', list).toArray(), x.at(1, ':', list).toArray());
+  assert.deepEqual(x.at(one, one).toArray(), [16, 17, 18, 19]);
+});
+
+test('what is meant otherwise is answered with what to write', () => {
+  const w = tensor([1, 2]).requireGrad();
+  const [g] = gradOf(w.powf(3).sum(), [w]);
+  assert.throws(() => gradOf(g.sum(), [w]), /made with \{ createGraph: true \}/);
+  const bad = { reduction: 'batchMean' as never };
+  assert.throws(() => nn.losses.klDiv(w, w, bad), /klDiv: reduction "batchMean"; known are mean, sum, none, batchmean/);
+  assert.throws(
+    () => new DataLoader([{ x: 1 }] as never),
+    /DataLoader: takes a dataset, an object with a whole `length`/,
+  );
+  const given = { weight: zeros([2, 2]), bias: [0, 0] as never };
+  assert.throws(() => new nn.Linear(2, 2).loadStateDict(given), /loadStateDict: bias is no tensor/);
+  const lstm = new nn.LSTM(2, 3);
+  assert.throws(() => lstm.run(zeros([1, 2, 2]), { lengths: [1] } as never), /LSTM: run takes the input, a state/);
+});
+
+test('gaussianNll with its constant', () => {
+  const [mean, y, variance] = [tensor([1, 2]), tensor([0.5, 3]), tensor([0.25, 4])];
+  const more = nn.losses.gaussianNll(mean, y, variance, { full: true }).item();
+  assert.ok(Math.abs(more - nn.losses.gaussianNll(mean, y, variance).item() - 0.9189385) < 1e-6);
+});
