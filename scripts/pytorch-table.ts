@@ -332,6 +332,9 @@ const DIFFERENT: Readonly<Record<string, string>> = {
   'multinomial without replacement': 'more draws than weights above 0 are refused; PyTorch draws those of weight 0',
   'two schedulers of one optimizer':
     'refused when the first one steps after the other: SequentialLR and ChainedScheduler join them',
+  'OneCycleLR, CyclicLR':
+    'the rate alone is moved, as with cycle_momentum=False; PyTorch moves the momentum, or beta1, too unless told not to',
+  'BatchNorm(momentum=None)': 'refused: a number from 0 to 1',
   'a learning rate set by hand':
     'a scheduler refuses its next step, which would undo it: set `at` of the scheduler, or make a new one',
   'nn.utils.parametrizations.weight_norm, spectral_norm':

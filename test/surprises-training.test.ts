@@ -1,9 +1,12 @@
 // What a user who knows PyTorch expects of optimizers, schedulers and norms of weights; numbers are PyTorch's.
 import assert from 'node:assert/strict';
+import { join } from 'node:path';
 import { test } from 'node:test';
 import { gradOf, ShapeError, type Tensor, tensor, zeros } from '../src/index.js';
 import { DataLoader } from '../src/data/index.js';
+import { saveTensors } from '../src/io/index.js';
 import * as nn from '../src/nn/index.js';
+import { scratch } from './io-support.js';
 
 function near(got: Tensor, want: readonly number[], message?: string): void {
   const numbers = got.cast('f64').flatten().toArray<number[]>();
@@ -214,6 +217,24 @@ test('what is meant otherwise is answered with what to write', () => {
   assert.throws(() => new nn.Linear(2, 2).loadStateDict(given), /loadStateDict: bias is no tensor/);
   const lstm = new nn.LSTM(2, 3);
   assert.throws(() => lstm.run(zeros([1, 2, 2]), { lengths: [1] } as never), /LSTM: run takes the input, a state/);
+});
+
+test('a batch norm without a momentum is refused, not given the default', () => {
+  assert.throws(() => new nn.BatchNorm1d(3, { momentum: null as never }), /BatchNorm1d: momentum null is not a number/);
+});
+
+test('a name in several files is that of the first', () => {
+  const dir = scratch();
+  const paths = [1, 2].map((value) => {
+    const path = join(dir, `${value}.safetensors`);
+    saveTensors(path, { x: tensor([value]), [`only${value}`]: tensor([value]) });
+    return path;
+  });
+  const stored = nn.VarBuilder.fromFiles(paths);
+  assert.deepEqual(
+    ['x', 'only1', 'only2'].map((name) => stored.get([1], name).item()),
+    [1, 1, 2],
+  );
 });
 
 test('gaussianNll with its constant', () => {

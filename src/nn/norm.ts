@@ -254,7 +254,11 @@ export class BatchNorm extends Layer {
     const options = (bySize ? (second ?? {}) : given) as BatchNormConfig & MakeOptions;
     requireOptions(new.target.name, options, ['eps', 'momentum', 'affine', ...(bySize ? MAKE_OPTIONS : [])]);
     this.eps = options.eps ?? 1e-5;
-    this.momentum = options.momentum ?? 0.1;
+    const { momentum = 0.1 } = options;
+    // PyTorch's None, a mean over all batches so far, would be taken for the default.
+    if (typeof momentum !== 'number' || !(momentum >= 0 && momentum <= 1))
+      throw new ArgumentError(`${new.target.name}: momentum ${String(momentum)} is not a number from 0 to 1`);
+    this.momentum = momentum;
     const vb = bySize ? builderOf(options) : undefined;
     if (vb && bySize) {
       requireWhole(new.target.name, 'channels', [first], 1);

@@ -193,7 +193,7 @@ export interface OneCycleOptions {
   /** The last rate is the first divided by this; default 1e4. */
   readonly finalDivFactor?: number;
 }
-/** Up to the largest rate and down, by cosines: `Scheduler` with `oneCycle`. */
+/** Up to the largest rate and down, by cosines: `Scheduler` with `oneCycle`; the momentum stays as it is. */
 export class OneCycleLR extends Scheduler {
   constructor(optimizer: HasRate, options: OneCycleOptions) {
     requireOptions('OneCycleLR', options, ['maxLr', 'totalSteps', 'pctStart', 'divFactor', 'finalDivFactor']);
@@ -221,7 +221,7 @@ const PEAKS: Readonly<
   triangular2: (cycle) => 0.5 ** cycle,
   exp_range: (_, step, gamma) => gamma ** step,
 };
-/** Between two rates, straight up and down: `Scheduler` with `triangle`, whose peaks may fall. */
+/** Between two rates, straight up and down: `Scheduler` with `triangle`, whose peaks may fall; no momentum moves. */
 export class CyclicLR extends Scheduler {
   constructor(optimizer: HasRate, baseLr: number, maxLr: number, options: CyclicOptions = {}) {
     requireOptions('CyclicLR', options, ['stepSizeUp', 'stepSizeDown', 'mode', 'gamma']);

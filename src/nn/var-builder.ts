@@ -118,7 +118,8 @@ const fromMap = (tensors: ReadonlyMap<string, Tensor>): VarSource => ({
 
 /** Tensors read when they are asked for, one at a time. */
 const fromFiles = (files: readonly TensorFile[]): VarSource => {
-  const where = new Map(files.flatMap((f) => f.names.map((name) => [name, f] as const)));
+  const where = new Map<string, TensorFile>();
+  for (const file of files) for (const name of file.names) if (!where.has(name)) where.set(name, file);
   const record = (name: string): TensorRecord => {
     const file = where.get(name);
     if (!file) throw missing(name, [...where.keys()]);
