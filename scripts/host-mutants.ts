@@ -173,6 +173,9 @@ const GUARDS: Readonly<Partial<Record<Area, Readonly<Record<string, Guard>>>>> =
     'src/io/load': tests('io-load'),
   },
   engine: {
+    ...Object.fromEntries(
+      ['scheduler', 'pages', 'sequence'].map((f) => [`src/engine/${f}`, tests('engine-pages', 'engine-requests')]),
+    ),
     'src/engine/sampler': tests('engine-text', 'engine-decode'),
     'src/engine/bpe': tests('engine-text'),
     'src/engine/tokenizer': tests('engine-text'),

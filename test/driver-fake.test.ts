@@ -19,6 +19,7 @@ import { HIP_TABLE, openHip } from '../src/driver/hip.js';
 import { HIPBLASLT } from '../src/driver/hipblaslt.js';
 import { MIOPEN } from '../src/driver/miopen.js';
 import { ROCBLAS } from '../src/driver/rocblas.js';
+import { onFirstUse, orSentence } from '../src/driver/vendor.js';
 
 const dir = mkdtempSync(join(tmpdir(), 'wick-fake-'));
 after(() => rmSync(dir, { recursive: true, force: true }));
@@ -176,6 +177,34 @@ for (const [vendor, want] of Object.entries(VENDORS)) {
       device.copyOut(new Uint8Array(0), 0, 0);
       device.copy(0, 0, 0, 0);
       device.memset(0, 0, 0, 0);
+    });
+
+    test('one byte is moved like many', () => {
+      const [p, host] = [device.alloc(4), device.allocHost(4)];
+      const read = (): number[] => {
+        const back = new Uint8Array(4);
+        device.copyOut(back, p, 0);
+        return [...back];
+      };
+      device.memset(p, 3, 4, 0);
+      device.memset(p + 1, 5, 1, 0);
+      device.copyIn(p, Uint8Array.of(7), 0);
+      device.copy(p + 2, p, 1, 0);
+      host.bytes[0] = 9;
+      device.copyInAsync(p + 3, host.address, 1, 0);
+      assert.deepEqual(read(), [7, 5, 7, 9]);
+      device.copyOutAsync(host.address + 1, p, 1, 0);
+      const one = new Uint8Array(1);
+      device.copyOut(one, p + 1, 0);
+      assert.deepEqual([...host.bytes.subarray(0, 2), ...one], [9, 7, 5]);
+      const [other, stream] = [driver.open(1), device.createStream()];
+      const far = other.alloc(1);
+      device.copyTo?.(other, far, p, 1, stream);
+      other.copyOut(one, far, 0);
+      assert.equal(one[0], 7);
+      device.freeHost(host);
+      device.free(p);
+      other.free(far);
     });
 
     test('streams and events', () => {
@@ -405,6 +434,22 @@ for (const [vendor, want] of Object.entries(VENDORS)) {
     });
   });
 }
+
+test('a library that does not start is a sentence, and any other error is none', () => {
+  const failing = (error: Error) => () => {
+    throw error;
+  };
+  assert.equal(orSentence(failing(new DriverError('no start'))), 'no start');
+  assert.equal(orSentence(failing(new DeviceError('no device'))), 'no device');
+  assert.throws(() => orSentence(failing(new TypeError('a mistake'))), TypeError);
+  let opened = 0;
+  const found = onFirstUse({
+    blas: () => `opened ${++opened} times`,
+    dnn: failing(new DriverError('no dnn')),
+  } as never);
+  assert.equal(opened, 0);
+  assert.deepEqual([found.blas, found.blas, found.dnn], ['opened 1 times', 'opened 1 times', 'no dnn']);
+});
 
 test('reports say which files were opened', { skip }, () => {
   const found = Object.fromEntries(libraryReports().map((r) => [r.name, r]));

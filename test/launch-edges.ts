@@ -7,7 +7,7 @@ import type { KernelRow } from '../src/ops/op.js';
 import { BLOCK_TYPES } from '../src/ops/quantized.js';
 import { opList } from '../src/ops/table.js';
 import { TRAINING_ROWS } from '../src/ops/training.js';
-import { briefText, callText, type Place } from './launch-text.js';
+import { briefText, callText, type Place, stepText } from './launch-text.js';
 
 /** A GPU by what plans ask of it. */
 export const device = (arch: string, warp: number, multiprocessors: number, sharedPerBlockOptin: number): DeviceInfo =>
@@ -88,6 +88,7 @@ const products = ({ multiprocessors: n }: DeviceInfo): Call[] =>
     ...each([64 * (n - 1), 64 * n], [64], [4095]),
     ...each([64], [64], [511, 512, 1023, 1024, 2 ** 16, 2 ** 16 + 8]),
     [2 ** 31, 8, 8],
+    [9, 300, 1],
   ].map(([m, cols, k]) => [
     'bmm',
     [
@@ -235,6 +236,7 @@ const float8: Call[] = each([1, 9], [7, 4096], [128, 4096, 4224, 8192]).map(([m,
 const experts: Call[] = [
   ...each([16, 17], [4], [8], [100, 128, 129, 256, 257], [8, 12, 512, 2048, 2056]),
   [65, 1, 3, 8, 0],
+  [1, 1, 3, 1, 64],
   ...each([65], [1], [3999, 4000, 4001], [8], [64]),
 ].map(([tokens, chosen, all, rows, n]) => ['matmulExperts', [[tokens, 1, n], [all, rows, n], ids(tokens, chosen)], {}]);
 
@@ -382,6 +384,8 @@ const ONCE: readonly Call[] = [
 
 const ROWS = new Map([...opList, ...TRAINING_ROWS].map((row) => [row.name, row as KernelRow<any>]));
 const placesOf = (op: string): readonly Place[] => (op === 'bmm' ? ['contiguous', 'turned'] : ['contiguous']);
+/** Which memory an optional operand is shows in whole steps. */
+const textOf = (op: string) => (op === 'adamInPlace' || op === 'rmsNormGrads' ? stepText : briefText);
 const linesOf = (calls: readonly Call[], on: DeviceInfo, dtypes: readonly DType[]): string[] =>
   calls.flatMap(([op, given, params]) => {
     const row = ROWS.get(op) as KernelRow<any>;
@@ -389,7 +393,7 @@ const linesOf = (calls: readonly Call[], on: DeviceInfo, dtypes: readonly DType[
     return dtypes
       .filter((d) => row.dtypes.includes(d))
       .flatMap((d) =>
-        placesOf(op).flatMap((place) => callText({ row, dtype: d, inputs, params, on }, { place, text: briefText })),
+        placesOf(op).flatMap((place) => callText({ row, dtype: d, inputs, params, on }, { place, text: textOf(op) })),
       );
   });
 /** Lines by device and op. */

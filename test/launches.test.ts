@@ -11,7 +11,7 @@ import { Layout } from '../src/base/layout.js';
 import { kernelModule, moduleNames } from '../src/backends/gpu/modules.js';
 import { OPS } from '../src/ops/table.js';
 import { GPUS } from './launch-edges.js';
-import { allLines, familiesOf, ON_PAPER, readLines } from './launch-lines.js';
+import { allLines, familiesOf, LIBRARY, ON_PAPER, readLines } from './launch-lines.js';
 
 /** WICK_CASE=sum,decoding asks for ops and programs that begin like that. */
 const cases = process.env.WICK_CASE?.split(',').map((c) => c.split('/')[0]);
@@ -99,6 +99,44 @@ test('what addresses are multiples of is what all of them are multiples of, up t
     [16, 16, 8, 4, 2, 1, 8, 4, 2, 1, 16],
   );
   assert.deepEqual([alignmentOf(at(16), at(4)), alignmentOf(at(2), at(8)), alignmentOf(at(16, 3), at(16))], [4, 2, 1]);
+});
+
+test('a library is told how matrices lie, or not asked where neither of their dimensions is dense', () => {
+  const at = (layout: Layout, i: number): View => ({
+    memory: { bytes: 0, address: i * 2 ** 44 },
+    layout,
+    dtype: 'f32',
+  });
+  const told = (shape: number[], strides: number[]): unknown => {
+    const [batch, [m, k]] = [shape.slice(0, -2), shape.slice(-2)];
+    const b = at(Layout.contiguous([...batch, k, 5]), 2);
+    const out = at(Layout.contiguous([...batch, m, 5]), 3);
+    const [step] = planRow(OPS.bmm as never, [at(new Layout(shape, strides), 1), b], [out], {}, ON_PAPER[1], LIBRARY);
+    return 'product' in step && [step.product.spec.a, step.product.spec.batch];
+  };
+  const row = (ld: number, batchStride = 0, batch = 1) => [{ order: 'row', ld, batchStride }, batch];
+  const col = (ld: number, batchStride = 0, batch = 1) => [{ order: 'col', ld, batchStride }, batch];
+  const cases: [shape: number[], strides: number[], told: unknown][] = [
+    [[4, 6], [6, 1], row(6)],
+    [[4, 6], [9, 1], row(9)],
+    [[4, 6], [1, 4], col(4)],
+    [[4, 6], [1, 7], col(7)],
+    [[4, 6], [12, 2], false],
+    [[4, 6], [0, 1], false],
+    [[4, 6], [1, 0], false],
+    [[4, 6], [5, 1], false],
+    [[4, 6], [1, 3], false],
+    [[1, 6], [99, 1], row(6)],
+    [[1, 6], [0, 1], row(6)],
+    [[1, 6], [99, 2], col(2)],
+    [[4, 1], [3, 5], row(3)],
+    [[4, 1], [1, 99], row(1)],
+    [[3, 4, 6], [24, 6, 1], row(6, 24, 3)],
+    [[3, 4, 6], [0, 1, 4], col(4, 0, 3)],
+    [[2, 3, 4, 6], [72, 24, 6, 1], row(6, 24, 6)],
+    [[2, 3, 4, 6], [100, 24, 6, 1], false],
+  ];
+  for (const [shape, strides, want] of cases) assert.deepEqual(told(shape, strides), want, `[${shape}]/${strides}`);
 });
 
 test("the gradient of attention on an H200 asks for its mask's tiles of shared memory", () => {
