@@ -219,6 +219,14 @@ test('what is meant otherwise is answered with what to write', () => {
   assert.throws(() => lstm.run(zeros([1, 2, 2]), { lengths: [1] } as never), /LSTM: run takes the input, a state/);
 });
 
+test('weights in quantized blocks are counted, though they are not trained', () => {
+  const tied = new nn.Linear(64, 64);
+  const net = new nn.Sequential(tied, new nn.ReLU(), tied);
+  assert.equal(net.weightCount(), 64 * 64 + 64);
+  nn.quantize(net, 'q8_0');
+  assert.deepEqual([net.weightCount(), net.parameterCount()], [64 * 64 + 64, 64]);
+});
+
 test('a batch norm without a momentum is refused, not given the default', () => {
   assert.throws(() => new nn.BatchNorm1d(3, { momentum: null as never }), /BatchNorm1d: momentum null is not a number/);
 });

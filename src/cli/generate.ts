@@ -80,7 +80,7 @@ export async function run(argv: readonly string[]): Promise<number> {
   }
   process.removeListener('SIGINT', stop);
   const about = {
-    parameters: model.model.parameterCount(),
+    parameters: model.model.weightCount(),
     dtype: model.model.dtype,
     device: device.name,
     ...(world && { ranks: world.size }),

@@ -64,7 +64,7 @@ export async function openEngine(
     return {
       engine,
       device,
-      parameters: model.model.parameterCount(),
+      parameters: model.model.weightCount(),
       dtype: model.model.dtype,
       loadSeconds: seconds(),
       dispose: async () => {

@@ -3,7 +3,7 @@
 import type { DType } from '../base/dtype.js';
 import { isFloat } from '../base/dtype.js';
 import { ArgumentError, ShapeError } from '../base/errors.js';
-import { formatShape, sameShape } from '../base/shape.js';
+import { formatShape, sameShape, sizeOf } from '../base/shape.js';
 import { loadTensors, saveTensors } from '../io/load.js';
 import { requireOptions } from '../ops/kernel-row.js';
 import { gradHook, noGrad } from '../tensor/autograd.js';
@@ -232,6 +232,14 @@ export abstract class Module {
   /** How many numbers are trained; a tensor with several names counts once. */
   parameterCount(): number {
     return this.parameters().reduce((n, p) => n + p.size, 0);
+  }
+  /** How many numbers its weights are, those in quantized blocks included; a weight with several names counts once. */
+  weightCount(): number {
+    const found = new Set<Tensor | QTensor>(this.parameters());
+    for (const [, module] of this.namedModules())
+      for (const { value } of module.fields())
+        for (const held of Array.isArray(value) ? value : [value]) if (held instanceof QTensor) found.add(held);
+    return [...found].reduce((n, { shape }) => n + sizeOf(shape), 0);
   }
   /** Gives the memory of all tensors back. */
   dispose(): void {
