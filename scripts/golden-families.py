@@ -340,6 +340,7 @@ ENCODERS = {
     'mobilebert-b': ('mobilebert', {**MOBILE, 'use_bottleneck_attention': True, 'normalization_type': 'layer_norm',
                                     'trigram_input': False, 'classifier_activation': False}),
     'jina_embeddings_v3': ('jina_embeddings_v3', dict(pad_token_id=1)),
+    'convbert': ('convbert', dict(embedding_size=20, conv_kernel_size=5)),
     't5-encoder': ('t5', dict(d_model=48, d_kv=12, d_ff=64, num_layers=2, num_heads=4,
                               feed_forward_proj='gated-gelu')),
     'eurobert': ('eurobert', {}),
@@ -396,6 +397,7 @@ TOKENS = {
         'esm': ('esm', {**COUNTED, 'mask_token_id': 9, 'token_dropout': True}),
         'longformer': ('longformer', {**COUNTED, 'attention_window': [4]}),
         'mobilebert': ('mobilebert', {**MOBILE, **SHORT}),
+        'convbert': ('convbert', {**SHORT, 'embedding_size': 48, 'hidden_act': 'relu'}),
         'jina_embeddings_v3': ('jina_embeddings_v3', {**SHORT, 'pad_token_id': 1}),
     }),
     'classes': (AutoModelForTokenClassification, {

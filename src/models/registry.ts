@@ -5,6 +5,7 @@ import { BART_FAMILIES } from './bart.js';
 import { BERT_FAMILIES } from './bert.js';
 import { OTHER_BERT_FAMILIES } from './bert-others.js';
 import { IMAGE_TEXT_FAMILIES } from './clip.js';
+import { CONV_BERT_FAMILIES } from './conv-bert.js';
 import { DEBERTA_FAMILIES } from './deberta.js';
 import { DECODER_FAMILIES } from './families/index.js';
 import { MOBILE_BERT_FAMILIES } from './mobile-bert.js';
@@ -21,6 +22,7 @@ export const MODELS: readonly ModelRow[] = [
   ...BERT_FAMILIES,
   ...OTHER_BERT_FAMILIES,
   ...MOBILE_BERT_FAMILIES,
+  ...CONV_BERT_FAMILIES,
   ...ROTARY_BERT_FAMILIES,
   ...DEBERTA_FAMILIES,
   ...T5_FAMILIES,
