@@ -8,6 +8,7 @@ import { formatArgs } from '../src/driver/checked-calls.js';
 import { checkConv, type ConvSpec } from '../src/driver/dnn.js';
 import { waveSize } from '../src/driver/compiler.js';
 import { hipVersion, plainArch } from '../src/driver/hip.js';
+import { LT_TYPES } from '../src/driver/lt.js';
 import { Cell } from '../src/driver/ffi.js';
 
 test('every argument is at its natural alignment', () => {
@@ -29,11 +30,49 @@ test('every argument is at its natural alignment', () => {
   );
 });
 
+test('a value of each type begins at a multiple of its size and takes that much', () => {
+  const kinds: [put: (a: ArgBuffer) => ArgBuffer, bytes: number][] = [
+    [(a) => a.u8(1), 1],
+    [(a) => a.u16(1), 2],
+    [(a) => a.i16(1), 2],
+    [(a) => a.u32(1), 4],
+    [(a) => a.i32(1), 4],
+    [(a) => a.f32(1), 4],
+    [(a) => a.u64(1), 8],
+    [(a) => a.i64(1), 8],
+    [(a) => a.bigint(1n), 8],
+    [(a) => a.f64(1), 8],
+    [(a) => a.pointer(1), 8],
+    [(a) => a.struct(new Uint8Array(24), 8), 24],
+  ];
+  const args = new ArgBuffer();
+  for (const [put, bytes] of kinds) {
+    const align = Math.min(bytes, 8);
+    for (const before of [0, 1, 3, 5, 7, 8, 9]) {
+      args.reset();
+      for (let i = 0; i < before; i++) args.u8(255);
+      const at = Math.ceil(before / align) * align;
+      assert.equal(put(args).size, at + bytes, `${put} behind ${before} bytes`);
+      if (bytes < 24)
+        assert.ok(
+          args
+            .bytes()
+            .subarray(at)
+            .some((b) => b > 0) && args.bytes().length === at + bytes,
+        );
+    }
+  }
+});
+
 test('64-bit values keep all their bits', () => {
   const args = new ArgBuffer();
   const read = () => new DataView(args.bytes().buffer);
   assert.equal(args.reset().pointer(0x7fff_1234_5678).size, 8);
   assert.equal(read().getBigUint64(0, true), 0x7fff_1234_5678n);
+  for (const v of [2 ** 32 - 1, 2 ** 32, 2 ** 33 - 1, 2 ** 52 + 2 ** 32 - 1, 0xffff_ffff_ffff, 2 ** 53 - 1]) {
+    args.reset().pointer(v);
+    assert.equal(read().getBigUint64(0, true), BigInt(v));
+  }
   for (const v of [-1, -(2 ** 32), -(2 ** 40) - 5, 2 ** 53 - 1, -(2 ** 53) + 1, 0]) {
     args.reset().i64(v);
     assert.equal(read().getBigInt64(0, true), BigInt(v));
@@ -132,8 +171,14 @@ test('products that no library runs are refused with the rule', () => {
   assert.match(String(checkGemm({ ...s, a: { ...l, ld: 3 } })), /leading dimension of a is 3; it must be 4/);
   assert.match(String(checkGemm({ ...s, batch: 2 })), /batch stride 0/);
   assert.match(String(checkGemm({ ...s, outDtype: 'f64' })), /no product of f32 gives f64/);
+  for (const dtype of ['f16', 'bf16'] as const) assert.equal(checkGemm({ ...s, dtype, outDtype: 'f32' }), true);
+  assert.match(String(checkGemm({ ...s, dtype: 'f16', outDtype: 'bf16' })), /no product of f16 gives bf16/);
   assert.match(String(checkGemm({ ...s, bias: true, d: { ...l, order: 'col' } })), /row-major/);
   assert.notEqual(gemmKey(s), gemmKey({ ...s, tf32: true }));
+});
+
+test('types have the numbers of cudaDataType_t and hipDataType', () => {
+  assert.deepEqual(LT_TYPES, { f32: 0, f64: 1, f16: 2, bf16: 14 });
 });
 
 test('convolutions whose shapes disagree are refused with the rule', () => {

@@ -87,8 +87,8 @@ for (const [vendor, want] of Object.entries(VENDORS)) {
       assert.equal(device.info.memoryPools, want.pools);
       assert.equal(device.info.totalBytes, 2 ** 30);
       const { name, arch, fullArch, warp, memoryPools, ...facts } = driver.info(1);
-      assert.deepEqual(facts, { ...want.facts, totalBytes: 2 ** 30 + 1, integrated: true });
-      assert.deepEqual([name, memoryPools, device.info.integrated], ['Fake 1', !want.pools, false]);
+      assert.deepEqual(facts, { ...want.facts, totalBytes: 2 ** 30 + 1, integrated: vendor === 'cuda' });
+      assert.deepEqual([name, memoryPools, device.info.integrated], ['Fake 1', !want.pools, vendor === 'hip']);
       assert.throws(
         () => driver.open(2),
         (e) => e instanceof DeviceError && /there is no such device; .* sees 2/.test(e.message),

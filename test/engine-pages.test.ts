@@ -293,6 +293,10 @@ test('no more run than may, whoever waits comes by priority and then by number',
   assert.equal(scheduler.admits, false, 'nobody waits');
 });
 
+test('who came first goes first, in whatever order they are added', () => {
+  assert.deepEqual(idsOf(schedulerOf({}, prompted(5), prompted(3), prompted(4)).waiting), [3, 4, 5]);
+});
+
 test('who needs a page takes it from the last in turn, who does not take it back in the same step', () => {
   // Two prompts of three tokens have a page each; the third page is for whoever needs one first.
   const [first, last] = [prompted(0), prompted(1)];
@@ -413,6 +417,10 @@ test('a sequence whose last token is being drawn is not computed further', () =>
   assert.deepEqual([writes.tokens, writes.pending, writes.ending], [[0, 0, 0], 0, false]);
   writes.put(3, 5);
   assert.deepEqual([writes.tokens, writes.pending, writes.written], [[0, 0, 0, 5], 0, 1]);
+  assert.equal(writes.ending, false, 'it is read');
+  const longer = prompted(1, { maxLength: 5 });
+  longer.expect();
+  assert.equal(longer.ending, false, 'one more follows');
 });
 
 test('what free pages hold is forgotten when weights change, and what is held is not', () => {

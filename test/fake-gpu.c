@@ -104,7 +104,7 @@ int cuGetErrorName(int e, const char **s) {
 }
 #else
 int hipRuntimeGetVersion(int *v) { *v = 70253211; return OK; }
-int hipDeviceGetAttribute(int *v, int a, int d) { *v = a == 87 ? 64 : a == 88 ? d : a == 74 ? 65536 : a == 16 ? d : 1000 + a; return OK; }
+int hipDeviceGetAttribute(int *v, int a, int d) { *v = a == 87 ? 64 : a == 88 ? d : a == 74 ? 65536 : a == 16 ? !d : 1000 + a; return OK; }
 int hipGetDeviceProperties(char *p, int d) { (void)d; strcpy(p + 396, "gfx906:old"); return OK; }
 int hipGetDevicePropertiesR0600(char *p, int d) { strcpy(p + 1160, d ? "gfx1100" : "gfx90a:sramecc+:xnack-"); return OK; }
 int hipSetDevice(int d) { TRY; current = d; return OK; }
