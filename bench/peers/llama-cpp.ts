@@ -1,7 +1,8 @@
 // `node dist/bench/peers/llama-cpp.js --peer FOLDER [--threads 2] [--json FILE]`: language models of random weights,
 // quantized by this package, read and continued by wick and by node-llama-cpp from the same GGUF file. FOLDER is where
 // `npm install node-llama-cpp` was run; without it wick is timed alone. Each runs in a process of its own that waits
-// while the other works; rounds alternate, and the best of each counts.
+// while the other works; rounds alternate, and the best of each counts. With --models FOLDER the files are kept there and
+// found again, so that a run is nothing but measuring.
 import { type ChildProcess, fork } from 'node:child_process';
 import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { cpus, tmpdir } from 'node:os';
@@ -26,6 +27,7 @@ const { values } = parseArgs({
     prompt: { type: 'string', default: '256' },
     tokens: { type: 'string', default: '48' },
     rounds: { type: 'string', default: '4' },
+    models: { type: 'string' },
     json: { type: 'string' },
     /** A child's part: whose engine it is. */
     serve: { type: 'string' },
@@ -208,23 +210,26 @@ async function main(): Promise<void> {
     ? `node-llama-cpp ${(JSON.parse(readFileSync(about, 'utf8')) as { version: string }).version}`
     : `node-llama-cpp is not installed in ${values.peer ?? 'a folder given with --peer'}: wick alone`;
   console.error(peer);
-  const folder = mkdtempSync(join(tmpdir(), 'wick-llama-cpp-'));
+  const folder = values.models ?? mkdtempSync(join(tmpdir(), 'wick-llama-cpp-'));
   const results: Result[] = [];
   try {
     for (const model of (values.shapes as string).split(',')) {
       if (!SHAPES[model]) throw new Error(`--shapes ${model}: known are ${Object.keys(SHAPES).join(', ')}`);
-      writeModel(join(folder, model), SHAPES[model]);
+      const written = join(folder, model);
       for (const type of (values.types as string).split(',')) {
         const file = join(folder, `${model}-${type}.gguf`);
-        await quantizeGguf(join(folder, model), file, { type });
+        if (!existsSync(file)) {
+          if (!existsSync(join(written, 'model.safetensors'))) writeModel(written, SHAPES[model]);
+          await quantizeGguf(written, file, { type });
+        }
         const r = await compare(model, type, file, found ? ['wick', 'llama.cpp'] : ['wick']);
         results.push(r);
         console.error(`${model} ${type}: wick ${told(r.wick)}` + (r.llamaCpp ? `; llama.cpp ${told(r.llamaCpp)}` : ''));
-        rmSync(file);
+        if (!values.models) rmSync(file);
       }
     }
   } finally {
-    rmSync(folder, { recursive: true, force: true });
+    if (!values.models) rmSync(folder, { recursive: true, force: true });
   }
   const of = (a: number, b: number | undefined): string => (b === undefined ? '' : (a / b).toFixed(2));
   console.log(

@@ -21,6 +21,9 @@ struct Rounded {
   }
 };
 
+// Products of up to so many rows of activations may add up in another order than those of more.
+constexpr int LONE_ROWS = 4;
+
 struct BlockKernels {
   int values, bytes;      // of a block
   bool (*readsBlocks)();  // whether products of many rows read activations in blocks

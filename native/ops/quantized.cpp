@@ -192,14 +192,15 @@ struct Shares {
   int64_t rows, stretch;
 };
 // Many rows of activations: small tasks, for threads wait for the last one and cores are not equally fast; but unpacking
-// weights takes as long as multiplying them by UNPACK rows. No task has a single row: its sums would have another order.
+// weights takes as long as multiplying them by UNPACK rows. No task has so few rows that
+// its sums would have another order.
 Shares evenShares(int64_t count, int64_t m, bool quick) {
   constexpr int64_t UNPACK = 20, STEP = 48, MOST = 4;  // whole blocks of rows, and whole tiles of vectors
   const int64_t strips = (count + TILE_ROWS - 1) / TILE_ROWS;
   int64_t best = m, least = INT64_MAX;
   for (int64_t pieces = 1; pieces <= (quick ? MOST : 1); pieces++) {
     const int64_t stretch = (m + pieces * STEP - 1) / (pieces * STEP) * STEP;
-    if (m > stretch && m % stretch == 1) continue;
+    if (m > stretch && m % stretch && m % stretch <= LONE_ROWS) continue;
     const int64_t tasks = strips * ((m + stretch - 1) / stretch);
     const int64_t time = (tasks + threadCount()) * (UNPACK + (stretch < m ? stretch : m));
     if (time < least) least = time, best = stretch;

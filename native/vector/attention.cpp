@@ -127,16 +127,32 @@ void dots(const void* queries, int64_t m, int64_t dim, const void* keys, int64_t
     }
   }
 }
+#if defined(WICK_ISA_NEON)
+// Rows of few heads lie far apart, so the CPU does not see what is read next: mostly the same tokens' rows of the heads
+// behind this one, which follow it in memory.
+constexpr int HELD = 16;  // vectors of results in registers
+template <int COUNT, class E> WICK_FN void askAhead(const E* p) {
+#pragma GCC unroll 8
+  for (int at = 0; at < COUNT; at += 64 / (int)sizeof(E)) __builtin_prefetch(p + 2 * COUNT + at);
+}
+#else
+constexpr int HELD = 8;
+template <int, class E> WICK_FN void askAhead(const E*) {}
+#endif
 // Adds to U vectors of out.
 template <int U, class E> WICK_FN void weighSome(E* out, const E* v, int64_t row, int64_t n, const E* w) {
   typedef Vec<E> V;
   V acc[U];
-  WICK_EACH(U) acc[u] = V::load(out + u * V::N);
+#pragma GCC unroll 16
+  for (int u = 0; u < U; u++) acc[u] = V::load(out + u * V::N);
   for (int64_t j = 0; j < n; j++) {
     const V x(w[j]);
-    WICK_EACH(U) acc[u] = mad(x, V::load(v + j * row + u * V::N), acc[u]);
+    askAhead<U * V::N>(v + j * row);
+#pragma GCC unroll 16
+    for (int u = 0; u < U; u++) acc[u] = mad(x, V::load(v + j * row + u * V::N), acc[u]);
   }
-  WICK_EACH(U) acc[u].store(out + u * V::N);
+#pragma GCC unroll 16
+  for (int u = 0; u < U; u++) acc[u].store(out + u * V::N);
 }
 // out[i] += the sum of weights[i][j] v[j]: stretches of a row stay in registers while values go by.
 template <class E>
@@ -148,7 +164,9 @@ void weigh(void* outs, int64_t m, int64_t dim, const void* values, int64_t row, 
     const E* w = static_cast<const E*>(weights) + i * weightRow;
     const E* v = static_cast<const E*>(values);
     int64_t e = 0;
-    for (; e + 8 * N <= dim; e += 8 * N) weighSome<8>(out + e, v + e, row, n, w);
+    for (; e + HELD * N <= dim; e += HELD * N) weighSome<HELD>(out + e, v + e, row, n, w);
+    if constexpr (HELD > 8)
+      for (; e + 8 * N <= dim; e += 8 * N) weighSome<8>(out + e, v + e, row, n, w);
     for (; e + 4 * N <= dim; e += 4 * N) weighSome<4>(out + e, v + e, row, n, w);
     for (; e + N <= dim; e += N) weighSome<1>(out + e, v + e, row, n, w);
     for (; e < dim; e++)

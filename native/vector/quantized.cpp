@@ -8,6 +8,9 @@ namespace {
 using wick::BlockKernels;
 using wick::Rounded;
 
+#if defined(WICK_ISA_NEON)
+#include "quantized-neon.h"
+#else
 // ---- one row of activations: eight sums of whole products at a time ----
 #if defined(__AVX2__)
 WICK_FN Floats mad(Floats a, Floats b, Floats c) { return (Floats)_mm256_fmadd_ps((__m256)a, (__m256)b, (__m256)c); }
@@ -203,6 +206,19 @@ WICK_FN Floats sumsOf(Floats (&v)[8]) {
   return WICK_SHUFFLE(Ints, v[0], v[1], 0, 8, 2, 10, 4, 12, 6, 14) +
          WICK_SHUFFLE(Ints, v[0], v[1], 1, 9, 3, 11, 5, 13, 7, 15);
 }
+// Rows of weights against one row of activations.
+template <class T> void vectorProduct(const uint8_t* w, int64_t rowBytes, int64_t rows, const Rounded& a, float* out) {
+  int64_t r = 0;
+  for (; r + 8 <= rows; r += 8) {
+    Floats parts[8];
+    for (int i = 0; i < 8; i++) parts[i] = dots<T>(w + (r + i) * rowBytes, a);
+    const Floats sums = sumsOf(parts);
+    memcpy(out + r, &sums, sizeof sums);
+  }
+  for (; r < rows; r++) out[r] = sumOf(dots<T>(w + r * rowBytes, a));
+}
+constexpr int64_t ROW_BY_ROW = 1;  // rows of activations that are multiplied one by one
+#endif
 
 // ---- many rows of activations: a strip of weights is unpacked once, so that lanes are rows of weights ----
 // Four values of a row, or two in 16 bits, fill a lane; products add up in it without a sum over lanes at the end.
@@ -345,6 +361,15 @@ template <class T> void unpack(const uint8_t* w, int64_t rowBytes, int64_t rows,
 
 #define WICK_BOTH(V) _Pragma("GCC unroll 2") for (int v = 0; v < V; v++)
 // A strip against C rows of activations.
+#if defined(WICK_ISA_NEON) && defined(__ARM_FEATURE_DOTPROD)
+template <int C, int PARTS>
+WICK_FN void tile(const Strip& w, const Rounded& a, int64_t rows, float* out, int64_t pitch) {
+  static_assert(STRIP == 8 && LANES == 4, "as dotTile reads it");
+  float sums[C][STRIP];
+  dotTile<C, PARTS>(w.lanes, w.scale, w.minimum, a, sums);
+  WICK_EACH(C) memcpy(out + u * pitch, sums[u], rows * sizeof(float));
+}
+#else
 template <int C, int PARTS>
 WICK_FN void tile(const Strip& w, const Rounded& a, int64_t rows, float* out, int64_t pitch) {
   constexpr int V = VECTORS;
@@ -389,6 +414,7 @@ WICK_FN void tile(const Strip& w, const Rounded& a, int64_t rows, float* out, in
     memcpy(out + u * pitch, sums, rows * sizeof(float));
   }
 }
+#endif
 template <int PARTS>
 __attribute__((noinline)) void tiles(const Strip& w, const Rounded& a, int64_t m, int64_t rows, float* out,
                                      int64_t pitch) {
@@ -492,15 +518,10 @@ void onTiles(const Strip&, const Rounded&, int64_t, int64_t, float*, int64_t) {}
 
 template <class T>
 void product(const uint8_t* w, int64_t rowBytes, int64_t rows, const Rounded& a, int64_t m, float* out, int64_t pitch) {
-  if (m == 1 && !a.blocks) {
-    int64_t r = 0;
-    for (; r + 8 <= rows; r += 8) {
-      Floats parts[8];
-      for (int i = 0; i < 8; i++) parts[i] = dots<T>(w + (r + i) * rowBytes, a);
-      const Floats sums = sumsOf(parts);
-      memcpy(out + r, &sums, sizeof sums);
-    }
-    for (; r < rows; r++) out[r] = sumOf(dots<T>(w + r * rowBytes, a));
+  if (m <= ROW_BY_ROW && !a.blocks) {
+    for (int64_t r = 0; r < rows; r += 8)  // weights stay in the nearest cache while rows of activations go by
+      for (int64_t k = 0; k < m; k++)
+        vectorProduct<T>(w + r * rowBytes, rowBytes, rows - r < 8 ? rows - r : 8, a.from(k), out + k * pitch + r);
     return;
   }
   constexpr int parts = T::halves ? 2 : 1;
@@ -532,6 +553,7 @@ template <class T> void decode(const uint8_t* w, float* y, int64_t blocks) {
   }
 }
 
+#if !defined(WICK_ISA_NEON)
 void roundRow(const float* x, const Rounded& to, int64_t row) {
   const int64_t chunks = to.n / 32, step = to.blocks ? wick::BLOCK_ROWS : 1, within = row % step;
   const Rounded block = to.from(row - within);
@@ -565,6 +587,7 @@ void roundRow(const float* x, const Rounded& to, int64_t row) {
       for (int j = 0; j < 32; j++) reinterpret_cast<uint8_t*>(wide)[32 * c + j] = (uint8_t)(whole[j] + OFFSET);
   }
 }
+#endif
 
 template <class T> const BlockKernels KERNELS = {32 * T::chunks, T::bytes, readsBlocks<T>, decode<T>, product<T>};
 template <class... T> void fill(wick::BlockTable& table) { ((table[T::id] = &KERNELS<T>), ...); }

@@ -1,0 +1,447 @@
+// Products with ggml's blocks on NEON. One row of activations: the whole sums of four chunks are folded into the lanes
+// of one vector, so that scaling is done once for four. Many rows: a lane of activations is multiplied with a vector of
+// weights' rows. Included by quantized.cpp inside its namespace.
+
+// What whole sums begin with: read as a float they are SHIFT too large then, for their magnitude is below 2^22. Turning
+// them into floats is a subtraction, which is quicker here than a conversion.
+constexpr float SHIFT = 0x1.8p23f;
+constexpr int32_t SHIFT_BITS = 0x4b400000;
+WICK_FN float32x4_t withoutShift(int32x4_t v) { return vsubq_f32(vreinterpretq_f32_s32(v), vdupq_n_f32(SHIFT)); }
+
+WICK_FN int32x4_t addDots(int32x4_t acc, int8x16_t w, int8x16_t a) {
+#if defined(__ARM_FEATURE_DOTPROD)
+  return vdotq_s32(acc, w, a);
+#else
+  const int16x8_t low = vmull_s8(vget_low_s8(w), vget_low_s8(a)), high = vmull_high_s8(w, a);
+  return vpadalq_s16(vpadalq_s16(acc, low), high);
+#endif
+}
+
+// ---- a chunk's whole numbers ----
+struct Numbers {
+  int8x16_t low, high;
+};
+WICK_FN uint8x16_t bytesAt(const uint8_t* p) { return vld1q_u8(p); }
+WICK_FN Numbers numbersOf(uint8x16_t low, uint8x16_t high) {
+  return {vreinterpretq_s8_u8(low), vreinterpretq_s8_u8(high)};
+}
+WICK_FN Numbers nibblesAt(const uint8_t* p) {
+  const uint8x16_t v = bytesAt(p);
+  return numbersOf(vandq_u8(v, vdupq_n_u8(15)), vshrq_n_u8(v, 4));
+}
+template <bool HIGH> WICK_FN uint8x16_t nibble(uint8x16_t v) {
+  return HIGH ? vshrq_n_u8(v, 4) : vandq_u8(v, vdupq_n_u8(15));
+}
+WICK_FN Numbers lookedUp(Half table, Numbers at) {
+  return {vqtbl1q_s8((int8x16_t)table, vreinterpretq_u8_s8(at.low)),
+          vqtbl1q_s8((int8x16_t)table, vreinterpretq_u8_s8(at.high))};
+}
+// Bits FROM and up of v, COUNT of them, at bit TO and up.
+template <int FROM, int COUNT, int TO> WICK_FN uint8x16_t bitsMoved(uint8x16_t v) {
+  const uint8x16_t mask = vdupq_n_u8(((1 << COUNT) - 1) << TO);
+  if constexpr (FROM < TO) return vandq_u8(vshlq_n_u8(v, TO - FROM), mask);
+  else if constexpr (FROM > TO) return vandq_u8(vshrq_n_u8(v, FROM - TO), mask);
+  else return vandq_u8(v, mask);
+}
+// Chunk C of a block at b.
+template <class T, int C> struct Whole;
+template <int C> struct Whole<Q8_0, C> {
+  WICK_FN Numbers values(const uint8_t* b) { return numbersOf(bytesAt(b + 2), bytesAt(b + 18)); }
+};
+template <int C> struct Whole<Q8_K, C> {
+  WICK_FN Numbers values(const uint8_t* b) { return numbersOf(bytesAt(b + 4 + 32 * C), bytesAt(b + 20 + 32 * C)); }
+};
+template <int C> struct Whole<Q4_0, C> {
+  WICK_FN Numbers values(const uint8_t* b) { return nibblesAt(b + 2); }
+};
+template <int C> struct Whole<Q4_1, C> {
+  WICK_FN Numbers values(const uint8_t* b) { return nibblesAt(b + 4); }
+};
+// 32 bits at p: bit j to bit 4 of byte j.
+WICK_FN Numbers withFifthBits(const uint8_t* p, Numbers v) {
+  const uint8x16_t all = vreinterpretq_u8_u32(vdupq_n_u32(readAs<uint32_t>(p)));
+  const uint8x16_t bit = vreinterpretq_u8_u64(vdupq_n_u64(0x8040201008040201)), sixteen = vdupq_n_u8(16);
+  const uint8x16_t of = vcombine_u8(vdup_n_u8(0), vdup_n_u8(1));
+  const uint8x16_t low = vqtbl1q_u8(all, of), high = vqtbl1q_u8(all, vaddq_u8(of, vdupq_n_u8(2)));
+  return {vorrq_s8(v.low, vreinterpretq_s8_u8(vandq_u8(vtstq_u8(low, bit), sixteen))),
+          vorrq_s8(v.high, vreinterpretq_s8_u8(vandq_u8(vtstq_u8(high, bit), sixteen)))};
+}
+template <int C> struct Whole<Q5_0, C> {
+  WICK_FN Numbers values(const uint8_t* b) { return withFifthBits(b + 2, nibblesAt(b + 6)); }
+};
+template <int C> struct Whole<Q5_1, C> {
+  WICK_FN Numbers values(const uint8_t* b) { return withFifthBits(b + 4, nibblesAt(b + 8)); }
+};
+template <int C> struct Whole<NVFP4, C> {
+  WICK_FN Numbers values(const uint8_t* b) {
+    const Numbers v = nibblesAt(b + 4 + 16 * C);  // low: 0 to 7 of both halves, high: 8 to 15 of both
+    const int64x2_t low = vreinterpretq_s64_s8(v.low), high = vreinterpretq_s64_s8(v.high);
+    return lookedUp(FP4_LEVELS,
+                    {vreinterpretq_s8_s64(vzip1q_s64(low, high)), vreinterpretq_s8_s64(vzip2q_s64(low, high))});
+  }
+};
+template <int C> struct Whole<IQ4_NL, C> {
+  WICK_FN Numbers values(const uint8_t* b) { return lookedUp(IQ4_LEVELS, nibblesAt(b + 2)); }
+};
+template <int C> struct Whole<IQ4_XS, C> {
+  WICK_FN Numbers values(const uint8_t* b) { return lookedUp(IQ4_LEVELS, nibblesAt(b + 8 + 16 * C)); }
+};
+template <int C> struct Whole<MXFP4, C> {
+  WICK_FN Numbers values(const uint8_t* b) { return lookedUp(FP4_LEVELS, nibblesAt(b + 1)); }
+};
+template <int C> struct Whole<Q2_K, C> {
+  WICK_FN Numbers values(const uint8_t* b) {
+    const uint8_t* at = b + 16 + C / 4 * 32;
+    return numbersOf(bitsMoved<C % 4 * 2, 2, 0>(bytesAt(at)), bitsMoved<C % 4 * 2, 2, 0>(bytesAt(at + 16)));
+  }
+};
+template <int C> struct Whole<Q3_K, C> {
+  WICK_FN uint8x16_t half(const uint8_t* b) {
+    return vorrq_u8(bitsMoved<C % 4 * 2, 2, 0>(bytesAt(b + 32 + C / 4 * 32)), bitsMoved<C, 1, 2>(bytesAt(b)));
+  }
+  WICK_FN Numbers values(const uint8_t* b) { return numbersOf(half(b), half(b + 16)); }
+};
+template <int C> struct Whole<Q4_K, C> {
+  WICK_FN Numbers values(const uint8_t* b) {
+    const uint8_t* at = b + 16 + C / 2 * 32;
+    return numbersOf(nibble<C % 2>(bytesAt(at)), nibble<C % 2>(bytesAt(at + 16)));
+  }
+};
+template <int C> struct Whole<Q5_K, C> {
+  WICK_FN uint8x16_t half(const uint8_t* b) {
+    return vorrq_u8(nibble<C % 2>(bytesAt(b + 48 + C / 2 * 32)), bitsMoved<C, 1, 4>(bytesAt(b + 16)));
+  }
+  WICK_FN Numbers values(const uint8_t* b) { return numbersOf(half(b), half(b + 16)); }
+};
+template <int C> struct Whole<Q6_K, C> {
+  WICK_FN uint8x16_t half(const uint8_t* b) {
+    return vorrq_u8(nibble<(C % 4 > 1)>(bytesAt(b + C / 4 * 64 + C % 2 * 32)),
+                    bitsMoved<C % 4 * 2, 2, 4>(bytesAt(b + 128 + C / 4 * 32)));
+  }
+  WICK_FN Numbers values(const uint8_t* b) { return numbersOf(half(b), half(b + 16)); }
+};
+
+// ---- the scales and minima of up to eight chunks, four a vector ----
+struct Factors {
+  float32x4_t d[2][2], m[2][2];  // [half of a chunk][first or last four chunks]
+};
+// COUNT 16-bit floats that are STRIDE bytes apart; the rest is zero. They meet in a whole register first, for placing
+// them in a vector one by one would take its units' time.
+template <int COUNT, int STRIDE> WICK_FN float32x4_t halvesAt(const uint8_t* p) {
+  uint64_t all = 0;
+#pragma GCC unroll 4
+  for (int i = 0; i < COUNT; i++) all |= (uint64_t)readAs<uint16_t>(p + i * STRIDE) << 16 * i;
+  return vcvt_f32_f16(vreinterpret_f16_u64(vcreate_u64(all)));
+}
+// Eight whole numbers as vectors of four.
+struct Eight {
+  int32x4_t v[2];
+};
+WICK_FN Eight eightOf(uint8x8_t bytes) {
+  const uint16x8_t words = vmovl_u8(bytes);
+  return {vreinterpretq_s32_u32(vmovl_u16(vget_low_u16(words))), vreinterpretq_s32_u32(vmovl_high_u16(words))};
+}
+WICK_FN Eight eightOf(int8x8_t bytes) {
+  const int16x8_t words = vmovl_s8(bytes);
+  return {vmovl_s16(vget_low_s16(words)), vmovl_high_s16(words)};
+}
+WICK_FN void putFloats(Eight e, float by, float32x4_t (&to)[2]) {
+  for (int i = 0; i < 2; i++) to[i] = vmulq_n_f32(vcvtq_f32_s32(e.v[i]), by);
+}
+template <class T, int BLOCKS> struct FactorsOf;
+// A 16-bit scale in front of 32 values, perhaps with what is added behind it.
+template <class T, int BLOCKS> struct HalfScales {
+  template <int AT> WICK_FN void readAt(const uint8_t* w, float32x4_t (&to)[2]) {
+    to[0] = halvesAt<(BLOCKS < 4 ? BLOCKS : 4), T::bytes>(w + AT);
+    if constexpr (BLOCKS > 4) to[1] = halvesAt<BLOCKS - 4, T::bytes>(w + 4 * T::bytes + AT);
+  }
+  WICK_FN void read(const uint8_t* w, Factors& f) {
+    readAt<0>(w, f.d[0]);
+    if constexpr (T::minima) {
+      readAt<2>(w, f.m[0]);
+      f.m[0][0] = vnegq_f32(f.m[0][0]);
+      if constexpr (BLOCKS > 4) f.m[0][1] = vnegq_f32(f.m[0][1]);
+    }
+  }
+};
+template <int BLOCKS> struct FactorsOf<Q4_0, BLOCKS> : HalfScales<Q4_0, BLOCKS> {};
+template <int BLOCKS> struct FactorsOf<Q4_1, BLOCKS> : HalfScales<Q4_1, BLOCKS> {};
+template <int BLOCKS> struct FactorsOf<Q5_0, BLOCKS> : HalfScales<Q5_0, BLOCKS> {};
+template <int BLOCKS> struct FactorsOf<Q5_1, BLOCKS> : HalfScales<Q5_1, BLOCKS> {};
+template <int BLOCKS> struct FactorsOf<Q8_0, BLOCKS> : HalfScales<Q8_0, BLOCKS> {};
+template <int BLOCKS> struct FactorsOf<IQ4_NL, BLOCKS> : HalfScales<IQ4_NL, BLOCKS> {};
+WICK_FN float halfAt(const uint8_t* p) { return vgetq_lane_f32(halvesAt<1, 0>(p), 0); }
+struct SixBits {
+  WICK_FN uint8x8_t six(uint32_t v, uint32_t low) {
+    return vcreate_u8((v & 0x3f3f3f3f) | (uint64_t)((low & 0x0f0f0f0f) | (v >> 2 & 0x30303030)) << 32);
+  }
+  WICK_FN void read(const uint8_t* b, Factors& f) {
+    const uint32_t d = readAs<uint32_t>(b + 4), m = readAs<uint32_t>(b + 8), rest = readAs<uint32_t>(b + 12);
+    putFloats(eightOf(six(d, rest)), halfAt(b), f.d[0]);
+    putFloats(eightOf(six(m, rest >> 4)), halfAt(b + 2), f.m[0]);
+  }
+};
+template <> struct FactorsOf<Q4_K, 1> : SixBits {};
+template <> struct FactorsOf<Q5_K, 1> : SixBits {};
+// Scales of first halves at even places, of second ones at odd ones.
+template <int H> WICK_FN int8x8_t everySecond(int8x16_t v) {
+  return vget_low_s8(H ? vuzp2q_s8(v, v) : vuzp1q_s8(v, v));
+}
+WICK_FN void putHalves(int8x16_t v, float by, float32x4_t (&to)[2][2]) {
+  putFloats(eightOf(everySecond<0>(v)), by, to[0]);
+  putFloats(eightOf(everySecond<1>(v)), by, to[1]);
+}
+template <> struct FactorsOf<Q2_K, 1> {
+  WICK_FN void read(const uint8_t* b, Factors& f) {
+    const uint8x16_t all = bytesAt(b);
+    putHalves(vreinterpretq_s8_u8(nibble<false>(all)), halfAt(b + 80), f.d);
+    putHalves(vreinterpretq_s8_u8(nibble<true>(all)), halfAt(b + 82), f.m);
+  }
+};
+template <> struct FactorsOf<Q3_K, 1> {
+  WICK_FN void read(const uint8_t* b, Factors& f) {
+    constexpr uint64_t FOUR = 0x0f0f0f0f0f0f0f0f, TWO = 0x0303030303030303;
+    const uint64_t low = readAs<uint64_t>(b + 96), top = readAs<uint32_t>(b + 104), tops = top | top >> 2 << 32;
+    const uint8x16_t six = vcombine_u8(vcreate_u8((low & FOUR) | (tops & TWO) << 4),
+                                       vcreate_u8((low >> 4 & FOUR) | (tops >> 4 & TWO) << 4));
+    putHalves(vsubq_s8(vreinterpretq_s8_u8(six), vdupq_n_s8(32)), halfAt(b + 108), f.d);
+  }
+};
+template <> struct FactorsOf<Q6_K, 1> {
+  WICK_FN void read(const uint8_t* b, Factors& f) {
+    putHalves(vreinterpretq_s8_u8(bytesAt(b + 192)), halfAt(b + 208), f.d);
+  }
+};
+template <> struct FactorsOf<Q8_K, 1> {
+  WICK_FN void read(const uint8_t* b, Factors& f) { f.d[0][0] = f.d[0][1] = vdupq_n_f32(readAs<float>(b)); }
+};
+template <> struct FactorsOf<IQ4_XS, 1> {
+  WICK_FN void read(const uint8_t* b, Factors& f) {
+    // Four bits of each in one word, two more in another.
+    const int32x4_t low = vdupq_n_s32(readAs<int32_t>(b + 4)), high = vdupq_n_s32(readAs<uint16_t>(b + 2));
+    const int32x4_t at = {0, 1, 2, 3};
+    Eight e;
+    for (int i = 0; i < 2; i++) {
+      const int32x4_t place = vaddq_s32(at, vdupq_n_s32(4 * i));
+      const int32x4_t four = vandq_s32(vshlq_s32(low, vmulq_n_s32(place, -4)), vdupq_n_s32(15));
+      const int32x4_t two = vandq_s32(vshlq_s32(high, vmulq_n_s32(place, -2)), vdupq_n_s32(3));
+      e.v[i] = vsubq_s32(vorrq_s32(four, vshlq_n_s32(two, 4)), vdupq_n_s32(32));
+    }
+    putFloats(e, halfAt(b), f.d[0]);
+  }
+};
+template <int BLOCKS> struct FactorsOf<MXFP4, BLOCKS> {
+  WICK_FN void read(const uint8_t* b, Factors& f) {
+    uint64_t all = 0;
+#pragma GCC unroll 8
+    for (int i = 0; i < BLOCKS; i++) all |= (uint64_t)b[i * MXFP4::bytes] << 8 * i;
+    const Eight e = eightOf(vcreate_u8(all));
+    for (int i = 0; i < 2; i++) {  // half of 2^(e - 127)
+      const int32x4_t tiny = vshlq_s32(vdupq_n_s32(0x00200000), e.v[i]),
+                      normal = vshlq_n_s32(vsubq_s32(e.v[i], vdupq_n_s32(1)), 23);
+      f.d[0][i] = vreinterpretq_f32_s32(vbslq_s32(vcltq_s32(e.v[i], vdupq_n_s32(2)), tiny, normal));
+    }
+  }
+};
+template <int BLOCKS> struct FactorsOf<NVFP4, BLOCKS> {
+  WICK_FN void read(const uint8_t* b, Factors& f) {
+    uint32_t words[4] = {};
+    for (int i = 0; i < BLOCKS; i++) words[i] = readAs<uint32_t>(b + i * NVFP4::bytes) & 0x7f7f7f7f;
+    const int8x16_t all = vreinterpretq_s8_u32(vld1q_u32(words));
+    const Eight codes[2] = {eightOf(everySecond<0>(all)), eightOf(everySecond<1>(all))};
+    for (int h = 0; h < 2; h++)
+      for (int i = 0; i < 2; i++) {  // halved: the levels are doubled
+        const int32x4_t code = codes[h].v[i];
+        const float32x4_t tiny = vmulq_n_f32(vcvtq_f32_s32(code), 0x1p-10f);
+        const int32x4_t normal = vaddq_s32(vshlq_n_s32(code, 20), vdupq_n_s32(119 << 23));
+        const uint32x4_t bits =
+            vbslq_u32(vcltq_s32(code, vdupq_n_s32(8)), vreinterpretq_u32_f32(tiny), vreinterpretq_u32_s32(normal));
+        f.d[h][i] = vreinterpretq_f32_u32(vbicq_u32(bits, vceqq_s32(code, vdupq_n_s32(127))));
+      }
+  }
+};
+
+// ---- one row of activations ----
+WICK_FN int32x4_t foldedFour(int32x4_t a, int32x4_t b, int32x4_t c, int32x4_t d) {
+  return vpaddq_s32(vpaddq_s32(a, b), vpaddq_s32(c, d));
+}
+template <int COUNT> WICK_FN float32x4_t someFloats(const float* p) {
+  if constexpr (COUNT >= 4) return vld1q_f32(p);
+  float v[4] = {};
+  memcpy(v, p, COUNT * sizeof(float));
+  return vld1q_f32(v);
+}
+struct RowSum {
+  float32x4_t acc[2], taken;
+};
+// Whole sums of chunk C, of both halves together or apart; zero behind the last of COUNT chunks.
+template <class T, int C, int COUNT>
+WICK_FN void wholeSums(const uint8_t* w, const int8_t* q, int32x4_t& s, int32x4_t& t) {
+  s = t = vdupq_n_s32(SHIFT_BITS / 4);  // four lanes are added up
+  if constexpr (C < COUNT) {
+    const Numbers v = Whole<T, C % T::chunks>::values(w + C / T::chunks * T::bytes);
+    s = addDots(s, v.low, vld1q_s8(q + 32 * C));
+    if constexpr (T::halves) t = addDots(t, v.high, vld1q_s8(q + 32 * C + 16));
+    else s = addDots(s, v.high, vld1q_s8(q + 32 * C + 16));
+  }
+}
+// Chunks C to C + 3 of COUNT.
+template <class T, int C, int COUNT>
+WICK_FN void addFour(const uint8_t* w, const Rounded& a, int64_t chunk, const Factors& f, RowSum& to) {
+  constexpr int SOME = COUNT - C < 4 ? COUNT - C : 4, I = C / 4;
+  const int8_t* q = a.q + chunk * 32;
+  int32x4_t s[4], t[4];
+  wholeSums<T, C, COUNT>(w, q, s[0], t[0]);
+  wholeSums<T, C + 1, COUNT>(w, q, s[1], t[1]);
+  wholeSums<T, C + 2, COUNT>(w, q, s[2], t[2]);
+  wholeSums<T, C + 3, COUNT>(w, q, s[3], t[3]);
+  const float32x4_t by = someFloats<SOME>(a.scale + chunk + C);
+  const float32x4_t first = withoutShift(foldedFour(s[0], s[1], s[2], s[3]));
+  to.acc[I] = vfmaq_f32(to.acc[I], first, vmulq_f32(f.d[0][I], by));
+  if constexpr (T::halves) {
+    const float32x4_t second = withoutShift(foldedFour(t[0], t[1], t[2], t[3]));
+    to.acc[I] = vfmaq_f32(to.acc[I], second, vmulq_f32(f.d[1][I], by));
+  }
+  if constexpr (T::minima || T::offset) {
+    const auto& off = T::minima ? f.m : f.d;
+    const float32x4_t low = someFloats<SOME>(a.sum + chunk + C), high = someFloats<SOME>(a.sum + a.n / 32 + chunk + C);
+    if constexpr (T::halves) {
+      to.taken = vfmaq_f32(to.taken, off[0][I], low);
+      to.taken = vfmaq_f32(to.taken, off[1][I], high);
+    } else to.taken = vfmaq_f32(to.taken, off[0][I], vaddq_f32(low, high));
+  }
+}
+template <class T, int BLOCKS> WICK_FN void addBlocks(const uint8_t* w, const Rounded& a, int64_t chunk, RowSum& to) {
+  constexpr int COUNT = BLOCKS * T::chunks;
+  for (int at = 0; at < BLOCKS * T::bytes; at += 64) __builtin_prefetch(w + 2048 + at);
+  Factors f;
+  FactorsOf<T, BLOCKS>::read(w, f);
+  addFour<T, 0, COUNT>(w, a, chunk, f, to);
+  if constexpr (COUNT > 4) addFour<T, 4, COUNT>(w, a, chunk, f, to);
+}
+// The product of a row of weights and a row of activations, in four parts.
+template <class T> WICK_FN float32x4_t rowDots(const uint8_t* w, const Rounded& a) {
+  constexpr int BLOCKS = 8 / T::chunks;
+  RowSum sum = {};
+  const int64_t chunks = a.n / 32;
+  int64_t c = 0;
+  for (; c + 8 <= chunks; c += 8, w += BLOCKS * T::bytes) addBlocks<T, BLOCKS>(w, a, c, sum);
+  if constexpr (BLOCKS > 1)
+    for (; c < chunks; c += T::chunks, w += T::bytes) addBlocks<T, 1>(w, a, c, sum);
+  const float32x4_t all = vaddq_f32(sum.acc[0], sum.acc[1]);
+  return T::minima || T::offset ? vfmsq_n_f32(all, sum.taken, T::minima ? 1.f : T::offset) : all;
+}
+template <class T> void vectorProduct(const uint8_t* w, int64_t rowBytes, int64_t rows, const Rounded& a, float* out) {
+  for (int64_t r = 0; r < rows; r++) {
+    const float32x4_t parts = rowDots<T>(w + r * rowBytes, a);
+    out[r] = vaddvq_f32(parts);
+  }
+}
+
+// ---- many rows of activations ----
+// Up to how many they are multiplied one by one: without dot products of four bytes always.
+#if defined(__ARM_FEATURE_DOTPROD)
+constexpr int64_t ROW_BY_ROW = wick::LONE_ROWS;
+#else
+constexpr int64_t ROW_BY_ROW = INT64_MAX;
+#endif
+#if defined(__ARM_FEATURE_DOTPROD)
+// Loaded afresh for every sum: copying a register would take the arithmetic units' time. The load names what is summed
+// up, which keeps the compiler from sharing one copy.
+alignas(16) const int32_t SHIFTS[4] = {SHIFT_BITS, SHIFT_BITS, SHIFT_BITS, SHIFT_BITS};
+WICK_FN int32x4_t freshShift(float32x4_t of) {
+  int32x4_t v;
+  asm("ldr %q0, %1" : "=w"(v) : "m"(SHIFTS), "w"(of));
+  return v;
+}
+template <int C, int L> WICK_FN void addLane(const int32_t* lanes, const int8x16_t (&x)[C], int32x4_t (&sum)[C][2]) {
+  const int8x16_t w[2] = {vreinterpretq_s8_s32(vld1q_s32(lanes + 8 * L)),
+                          vreinterpretq_s8_s32(vld1q_s32(lanes + 8 * L + 4))};
+  WICK_EACH(C) {
+    sum[u][0] = vdotq_laneq_s32(sum[u][0], w[0], x[u], L);
+    sum[u][1] = vdotq_laneq_s32(sum[u][1], w[1], x[u], L);
+  }
+}
+// Eight rows of weights, of which `lanes`, `scale` and `minimum` are laid out as Strip says, against C rows of activations.
+template <int C, int PARTS>
+WICK_FN void dotTile(const int32_t* lanes, const float* scale, const float* minimum, const Rounded& a,
+                     float (&out)[C][8]) {
+  const int64_t row = a.n * 2, chunks = a.n / 32;  // 2 bytes a value are set apart for a row
+  const int8_t* x = reinterpret_cast<const int8_t*>(a.wide);
+  float32x4_t acc[C][2];
+  WICK_EACH(C) acc[u][0] = acc[u][1] = vdupq_n_f32(0);
+  for (int64_t i = 0; i < chunks * PARTS; i++, scale += 8) {
+    int32x4_t sum[C][2];
+    WICK_EACH(C) sum[u][0] = freshShift(acc[u][0]), sum[u][1] = freshShift(acc[u][1]);
+#pragma GCC unroll 2
+    for (int q = 0; q < 2 / PARTS; q++, lanes += 32, x += 16) {
+      int8x16_t values[C];
+      WICK_EACH(C) values[u] = vld1q_s8(x + u * row);
+      addLane<C, 0>(lanes, values, sum);
+      addLane<C, 1>(lanes, values, sum);
+      addLane<C, 2>(lanes, values, sum);
+      addLane<C, 3>(lanes, values, sum);
+    }
+    const float* scales = a.scale + i / PARTS;
+    const float32x4_t d[2] = {vld1q_f32(scale), vld1q_f32(scale + 4)};
+    WICK_EACH(C) {
+      acc[u][0] = vfmaq_n_f32(acc[u][0], vmulq_f32(withoutShift(sum[u][0]), d[0]), scales[u * chunks]);
+      acc[u][1] = vfmaq_n_f32(acc[u][1], vmulq_f32(withoutShift(sum[u][1]), d[1]), scales[u * chunks]);
+    }
+    if (!minimum) continue;
+    const float* sums = a.sum + i / PARTS + i % PARTS * chunks;
+    const float32x4_t m[2] = {vld1q_f32(minimum + 8 * i), vld1q_f32(minimum + 8 * i + 4)};
+    WICK_EACH(C) {
+      const float* of = sums + u * 2 * chunks;
+      const float all = PARTS == 2 ? of[0] : of[0] + of[chunks];
+      acc[u][0] = vfmsq_n_f32(acc[u][0], m[0], all);
+      acc[u][1] = vfmsq_n_f32(acc[u][1], m[1], all);
+    }
+  }
+  WICK_EACH(C) vst1q_f32(out[u], acc[u][0]), vst1q_f32(out[u] + 4, acc[u][1]);
+}
+#endif
+
+// ---- activations ----
+// 32 values, rounded to whole numbers after they were multiplied by `inverse`; the sums of both halves.
+WICK_FN void roundChunk(const float* x, float inverse, int8_t* q, int32_t (&sums)[2]) {
+#pragma GCC unroll 2
+  for (int h = 0; h < 2; h++) {
+    int32x4_t v[4];
+    WICK_EACH(4) v[u] = vcvtnq_s32_f32(vmulq_n_f32(vld1q_f32(x + 16 * h + 4 * u), inverse));
+    sums[h] = vaddvq_s32(vaddq_s32(vaddq_s32(v[0], v[1]), vaddq_s32(v[2], v[3])));
+    const int16x8_t low = vcombine_s16(vmovn_s32(v[0]), vmovn_s32(v[1])),
+                    high = vcombine_s16(vmovn_s32(v[2]), vmovn_s32(v[3]));
+    vst1q_s8(q + 16 * h, vcombine_s8(vmovn_s16(low), vmovn_s16(high)));
+  }
+}
+// The bits of the largest magnitude of 32 values.
+WICK_FN uint32_t largestOf(const float* x) {
+  uint32x4_t most[2] = {};
+  WICK_EACH(8) most[u % 2] = vmaxq_u32(most[u % 2], vreinterpretq_u32_f32(vabsq_f32(vld1q_f32(x + 4 * u))));
+  return vmaxvq_u32(vmaxq_u32(most[0], most[1]));
+}
+// As the instruction set's table says; nothing here reads activations in blocks.
+void roundRow(const float* x, const Rounded& to, int64_t row) {
+  const int64_t chunks = to.n / 32;
+  const Rounded of = to.from(row);
+  int8_t* q = const_cast<int8_t*>(of.q);
+  float *scale = const_cast<float*>(of.scale), *sum = const_cast<float*>(of.sum);
+  for (int64_t c = 0; c < chunks; c++, x += 32, q += 32) {
+    const uint32_t largest = largestOf(x);
+    const float most = readAs<float>(&largest), inverse = 127 / most;
+    const bool finite = largest < 0x7f800000u;
+    scale[c] = finite ? most / 127 : __builtin_nanf("");
+    int32_t sums[2];
+    // Zeros where nothing is finite, or so small that its inverse is not.
+    static const float NOTHING[32] = {};
+    const bool zeros = !finite || !(inverse < __builtin_inff());
+    roundChunk(zeros ? NOTHING : x, zeros ? 0 : inverse, q, sums);
+    for (int h = 0; h < 2; h++) sum[h * chunks + c] = scale[c] * (float)sums[h];
+#if defined(__ARM_FEATURE_DOTPROD)
+    memcpy(reinterpret_cast<int8_t*>(const_cast<int16_t*>(of.wide)) + 32 * c, q, 32);
+#else
+    for (int j = 0; j < 32; j++) const_cast<int16_t*>(of.wide)[32 * c + j] = q[j];
+#endif
+  }
+}
