@@ -138,6 +138,12 @@ test('WAV files: samples, channels averaged, and what is not one', () => {
   assert.deepEqual(readWav(wav([0, 16384, -16384, -16384], 16000, 2)).samples, Float32Array.of(0.25, -0.5));
   for (const bad of [Buffer.from('RIFF'), wav([1], 8000).subarray(0, 30), wav([1], 8000).subarray(0, 36)])
     assert.throws(() => readWav(bad), { name: 'FormatError' });
+  const whole = Buffer.from(wav([1, 2, 3, 4], 8000));
+  for (let length = 0; length < whole.length; length++)
+    assert.throws(() => readWav(whole.subarray(0, length)), { name: 'FormatError' }, `${length} bytes`);
+  // A stream's length is not known when it begins.
+  whole.writeUInt32LE(0xffffffff, 40);
+  assert.equal(readWav(whole.subarray(0, -2)).samples.length, 3);
 });
 
 const near = (a: ArrayLike<number>, b: ArrayLike<number>, bound = 1e-5): void => {
@@ -246,7 +252,15 @@ test('every way of pooling, a prompt that does not count, a shorter vector, and 
   }
   put('1_Pooling/config.json', { pooling_mode_mean_tokens: true, include_prompt: false });
   put('config_sentence_transformers.json', { prompts: { q: 'the cat ' }, default_prompt_name: 'q', truncate_dim: 9 });
-  const [asked] = await (await EmbeddingModel.load(dir)).embed(['  sat on a mat\n']);
+  const asking = await EmbeddingModel.load(dir);
+  const encode = asking.tokenizer.encode.bind(asking.tokenizer);
+  const read: string[] = [];
+  asking.tokenizer.encode = (text, options) => {
+    read.push(text);
+    return encode(text, options);
+  };
+  const [asked] = await asking.embed(['sat on a mat\n']);
+  assert.deepEqual(read, ['the cat sat on a mat', 'the cat']);
   const own = rowsOf('the cat sat on a mat').slice(plain.tokenizer.encode('the cat').length - 1);
   near(asked, over(sum(own), own.length).slice(0, 9));
   put('config_sentence_transformers.json', { model_type: 'SparseEncoder' });

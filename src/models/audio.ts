@@ -23,6 +23,8 @@ const SAMPLES: Readonly<Record<string, (view: DataView, at: number) => number>> 
   '3/64': (v, at) => v.getFloat64(at, true),
 };
 
+/** What programs write that do not know how long a sound will be: it goes on to the file's end. */
+const UNKNOWN = 0x7ff00000;
 /** A RIFF WAVE file; channels are averaged. */
 export function readWav(bytes: Uint8Array): Sound {
   const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
@@ -53,6 +55,8 @@ export function readWav(bytes: Uint8Array): Sound {
       if (!format) throw new FormatError('WAV: the samples come before their format');
       const { kind, channels, rate, width } = format;
       const end = Math.min(body + size, bytes.length);
+      if (end < body + size && size < UNKNOWN)
+        throw new FormatError(`WAV: the file is cut off: of ${size} bytes of samples there are ${end - body}`);
       const count = Math.floor((end - body) / (channels * width));
       const read = SAMPLES[kind];
       const samples = new Float32Array(count);
