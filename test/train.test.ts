@@ -6,7 +6,7 @@ import { join } from 'node:path';
 import { test } from 'node:test';
 import { DataLoader, Dataset } from '../src/data/index.js';
 import { Generator, manualSeed, randn, Tensor } from '../src/index.js';
-import { AdamW, cosineDecay, Dropout, EMA, Linear, losses, Scheduler, Sequential, Tanh } from '../src/nn/index.js';
+import { AdamW, cosineDecay, Dropout, EMA, Linear, losses, Scheduler, Sequential, SGD, Tanh } from '../src/nn/index.js';
 import {
   accuracy,
   ConfusionMatrix,
@@ -160,8 +160,9 @@ test('early stopping ends a run that brings nothing and takes the best weights b
       { better: true, stop: false },
     ],
   );
+  const again = start();
   await assert.rejects(
-    fit(start().model, { ...start().options, earlyStopping: {} }),
+    fit(again.model, { ...again.options, earlyStopping: {} }),
     /no measure "validation.loss"; known are loss, accuracy/,
   );
 });
@@ -225,4 +226,17 @@ test('plots leave out what is not finite and escape names', () => {
   );
   assert.ok(svg.includes('a&lt;b') && svg.includes('&quot;t&quot;') && !svg.includes('NaN'));
   assert.throws(() => plotSvg([{ name: 'a', points: [[0, NaN]] }]), /no finite point/);
+});
+
+test('fit refuses an optimizer that would train nothing', async () => {
+  const { model, options } = start();
+  const other = new SGD(start().model.parameters());
+  await assert.rejects(
+    fit(model, { ...options, optimizer: other }),
+    /fit: no parameter of the optimizer has a gradient/,
+  );
+  await assert.rejects(
+    async () => fit(model, { ...options, optimizer: 'adam' as never }),
+    /fit: optimizer takes one of/,
+  );
 });

@@ -58,7 +58,7 @@ export function withGrad<T>(on: boolean, f: () => T): T {
     enabled = before;
   }
 }
-/** Runs f without recording anything. */
+/** Runs f without recording anything; of an async function, what comes before its first await. */
 export const noGrad = <T>(f: () => T): T => withGrad(false, f);
 /** Runs f recording again, inside noGrad. */
 export const enableGrad = <T>(f: () => T): T => withGrad(true, f);

@@ -5,7 +5,7 @@ import { ArgumentError } from '../base/errors.js';
 import { type Batch, disposeBatch } from '../data/index.js';
 import type { EMA } from '../nn/ema.js';
 import type { Module } from '../nn/module.js';
-import type { ClipOptions, Optimizer } from '../nn/optim.js';
+import { type ClipOptions, Optimizer } from '../nn/optim.js';
 import { clipGradNorm, clipGradValue } from '../nn/clip.js';
 import { GradAccumulator } from '../nn/train.js';
 import type { ReduceLROnPlateau, Scheduler } from '../nn/scheduler.js';
@@ -152,6 +152,10 @@ export async function fit<B = Batch>(model: Module, options: FitOptions<B>): Pro
     const v = options[name] ?? 1;
     if (!Number.isInteger(v) || v < 1) throw new ArgumentError(`fit: ${name} ${v} is not a whole number of at least 1`);
   }
+  if (!(options.optimizer instanceof Optimizer))
+    throw new ArgumentError(
+      'fit: optimizer takes one of wick/nn, as new AdamW(model.parameters()); LBFGS steps by itself',
+    );
   return new FitRun(model, options as unknown as FitOptions).run();
 }
 
@@ -259,9 +263,14 @@ class FitRun {
     scope(() => {
       const source = sum.take();
       const own = optimizer.params.filter((p) => source.get(p));
+      if (own.length === 0)
+        throw new ArgumentError(
+          'fit: no parameter of the optimizer has a gradient of this loss: it was made for another model, or what it ' +
+            'trains is frozen or not used',
+        );
       let list = own.map((p) => source.get(p) as Tensor);
       if (clipValue !== undefined) list = clipGradValue(list, clipValue);
-      if (clipNorm !== undefined && list.length > 0) list = clipGradNorm(list, clipNorm).grads;
+      if (clipNorm !== undefined) list = clipGradNorm(list, clipNorm).grads;
       optimizer.step(new Map(own.map((p, i) => [p, list[i]])));
       if (scheduler && 'schedule' in scheduler) scheduler.step();
       ema?.update();
