@@ -42,8 +42,16 @@ say('size', size < LIMIT, `${(size / 1e6).toFixed(1)} MB of at most ${LIMIT / 1e
 const paths = packed[0].files.map((f) => f.path);
 const odd = paths.filter((p) => /^(test|bench|scripts|docs|\.)|\.log$|dist\/(test|bench|scripts)/.test(p));
 say('contents', odd.length === 0, odd.length ? odd.slice(0, 5).join(', ') : `${paths.length} files`);
-const map = JSON.parse(readFileSync(join(work, 'wick/dist/src/index.js.map'), 'utf8')) as { sourcesContent?: string[] };
-say('source maps hold their sources', map.sourcesContent?.[0] !== undefined, '');
+const map = JSON.parse(readFileSync(join(work, 'wick/dist/joined/parts/index.js.map'), 'utf8')) as {
+  sources: string[];
+  sourcesContent?: string[];
+};
+const strange = map.sources.filter((source) => !source.startsWith('../../../src/'));
+say(
+  'source maps hold their sources',
+  map.sourcesContent?.[0] !== undefined && strange.length === 0,
+  strange.join(', '),
+);
 
 writeFileSync(join(user, 'package.json'), '{ "name": "user", "private": true }\n');
 must('npm install', 'npm', [
@@ -75,7 +83,21 @@ export const doubled: Tensor = Tensor.from([1, 2]).mul(2);
 );
 must('ES modules', 'node', ['esm.mjs']);
 must('CommonJS', 'node', ['cjs.cjs']);
-must('wick --help', 'node', ['node_modules/wick/dist/src/cli/main.js', '--help']);
+const MODULES = `import { register } from 'node:module';
+register('data:text/javascript,' + encodeURIComponent(\`import { appendFileSync } from 'node:fs';
+export const load = (url, context, next) => (appendFileSync('read.txt', url + '\\\\n'), next(url, context));\`));
+`;
+write('modules.mjs', MODULES);
+/** Joined modules make a start short: how many files of wick a program reads. */
+function mustRead(what: string, most: number, args: readonly string[]): void {
+  write('read.txt', '');
+  const { ok, out } = run('node', ['--import', './modules.mjs', ...args], user);
+  const files = new Set(readFileSync(join(user, 'read.txt'), 'utf8').match(/node_modules\/wick\/.*/g) ?? []);
+  say(`${what} reads at most ${most} files`, ok && files.size > 1 && files.size <= most, ok ? `${files.size}` : out);
+}
+mustRead('a program of tensors and layers', 8, ['esm.mjs']);
+mustRead('wick generate', 20, ['node_modules/.bin/wick', 'generate', '--device', 'cpu', '--max-tokens', '2', 'Once']);
+must('wick --help', 'node', ['node_modules/.bin/wick', '--help']);
 const tsc = join(packageRoot, 'node_modules/typescript/bin/tsc');
 // The server's types name hono's, and these name the browser's.
 const TYPES = [

@@ -3,6 +3,8 @@
 import { cpSync, existsSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join, resolve } from 'node:path';
 import { parseArgs } from 'node:util';
+import { hostFiles } from '../src/parity/provenance.js';
+import { joinModules } from './join-modules.js';
 import { packageRoot } from '../src/base/paths.js';
 import { enginePackage } from '../src/backends/native-build.js';
 import { GOLDEN_PACKAGE } from '../src/parity/golden.js';
@@ -20,6 +22,8 @@ const { out, repository, engines } = values as { out: string; repository?: strin
 const manifest = JSON.parse(readFileSync(join(packageRoot, 'package.json'), 'utf8')) as Record<string, unknown> & {
   files: string[];
   version: string;
+  bin: Record<string, string>;
+  exports: Record<string, string | { readonly types: string; readonly default: string }>;
 };
 
 /** Relative links lead nowhere on a registry's page: into the repository where it is known, else they become words. */
@@ -42,11 +46,26 @@ const from = repository && {
 };
 const bugs = repository && { bugs: { url: `${repository}/issues` } };
 
+/** Modules as they are compiled, and joined. */
+const [COMPILED, JOINED] = ['dist/src', 'dist/joined'];
+const inJoined = (path: string): string => path.replace(`./${COMPILED}/`, `./${JOINED}/`);
+/** The modules behind the exports. */
+const doors = Object.entries(manifest.exports).flatMap(([, door]) => (typeof door === 'string' ? [] : [door.default]));
+/** Of compiled modules there are the types, and those whose texts evidence is told by. */
+const hashed = new Set([...hostFiles('cpu'), ...hostFiles('gpu')].map((file) => join(packageRoot, COMPILED, file)));
+const isKept = (path: string): boolean => !/\.js(\.map)?$/.test(path) || hashed.has(path);
+
 const main = fresh('wick');
 for (const name of manifest.files) {
   const path = join(packageRoot, name);
-  if (existsSync(path)) cpSync(path, join(main, name), { recursive: true });
+  if (existsSync(path))
+    cpSync(path, join(main, name), { recursive: true, ...(name === COMPILED && { filter: isKept }) });
 }
+await joinModules(
+  join(packageRoot, COMPILED),
+  join(main, JOINED),
+  doors.map((path) => path.slice(`./${COMPILED}/`.length)),
+);
 writeFileSync(join(main, 'README.md'), absolute(readFileSync(join(packageRoot, 'README.md'), 'utf8')));
 const { devDependencies: _dev, scripts: _scripts, ...kept } = manifest;
 const optionalDependencies = Object.fromEntries(
@@ -55,7 +74,22 @@ const optionalDependencies = Object.fromEntries(
     .filter((a) => a === 'x64' || a === 'arm64')
     .map((a) => [enginePackage(a), manifest.version]),
 );
-write(main, { ...kept, ...from, ...bugs, optionalDependencies });
+write(main, {
+  ...kept,
+  ...from,
+  ...bugs,
+  bin: Object.fromEntries(Object.entries(manifest.bin).map(([name, path]) => [name, inJoined(path)])),
+  exports: Object.fromEntries(
+    Object.entries(manifest.exports).map(([name, door]) => [
+      name,
+      typeof door === 'string' ? door : { ...door, default: inJoined(door.default) },
+    ]),
+  ),
+  files: manifest.files.flatMap((name) => (name === COMPILED ? [COMPILED, JOINED] : [name])),
+  // The front door and what it shares with others, which gives tensors their methods.
+  sideEffects: [`./${JOINED}/index.js`, `./${JOINED}/parts/index.js`],
+  optionalDependencies,
+});
 
 const golden = fresh(GOLDEN_PACKAGE);
 const numbers = join(packageRoot, 'test', 'golden');

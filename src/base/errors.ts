@@ -26,7 +26,7 @@ export type ErrorCode = (typeof ERROR_CODES)[number];
 /** Where wick's own code lies: as it runs, and as source maps name it. */
 const HOMES = (() => {
   const here = new URL('..', import.meta.url).href;
-  const homes = [here, ...(here.endsWith('/dist/src/') ? [`${here.slice(0, -'dist/src/'.length)}src/`] : [])];
+  const homes = [here, here.replace(/dist\/(src|joined)\/$/, 'src/')];
   return homes.flatMap((h) => [h, decodeURIComponent(h.replace(/^file:\/\//, ''))]);
 })();
 const isOurs = (frame: string): boolean =>

@@ -3,7 +3,6 @@ import { execFileSync } from 'node:child_process';
 import { createHash } from 'node:crypto';
 import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { basename, join } from 'node:path';
-import { fileURLToPath } from 'node:url';
 import { forPlatform, type Platform, PLATFORMS } from './platform.js';
 import { moduleNames } from '../backends/gpu/modules.js';
 import { packageRoot } from '../base/paths.js';
@@ -74,7 +73,7 @@ const HOST = {
 export type HostPart = keyof typeof HOST;
 /** Files of these folders that choose, compile or cache, and never touch an argument. */
 const NO_LAUNCH = /^(cache|compile|prebuilt|platform|targets|needed|aot|memory|units|instruction-sets)\.js$/;
-const COMPILED = fileURLToPath(new URL('..', import.meta.url));
+const COMPILED = join(packageRoot, 'dist', 'src');
 const readText = (file: string): string => readFileSync(file, 'utf8');
 export const textOf = (file: string, read = readText): string => bare(read(join(COMPILED, file))).trim();
 /** Compiled files, relative to src. */
