@@ -2,7 +2,7 @@
 // transformers' answers; and what files of any architecture may say in other words.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { ShapeError, UnsupportedError } from '../src/base/errors.js';
+import { FormatError, ShapeError, UnsupportedError } from '../src/base/errors.js';
 import { loadModel } from '../src/models/index.js';
 import { MODEL_TOLERANCE } from '../src/parity/model-checks.js';
 import { type Case, distanceOf, type Rules, SECOND_NORM, SIZES, slides, written } from './gguf-files.js';
@@ -279,4 +279,25 @@ test('a factor of the rope without a kind stretches evenly, under its old name t
 test("a base of the windows' own is refused where nothing slides", { skip: skipFamilies }, () => {
   const path = written('llama', { ...LLAMA, keys: { ...LLAMA.keys, 'rope.freq_base_swa': 1e5 } });
   assert.throws(() => loadModel(path, { device: 'cpu' }), /nothing here honours llama\.rope\.freq_base_swa/);
+});
+
+test('sizes and counts that no tensors bear out are refused by their key, before memory is taken for them', {
+  skip: skipFamilies,
+}, () => {
+  const refused = (keys: object, reason: RegExp): void => {
+    const path = written('llama', { ...LLAMA, keys: { ...LLAMA.keys, ...keys } });
+    assert.throws(
+      () => loadModel(path, { device: 'cpu' }),
+      (e: Error) => e instanceof FormatError && reason.test(e.message),
+    );
+  };
+  refused({ block_count: 2 ** 31 }, /llama\.block_count is 2147483648: the file has no layer blk\.2147483647/);
+  refused({ block_count: 0 }, /llama\.block_count is 0/);
+  refused({ block_count: 4, nextn_predict_layers: 4 }, /block_count is 4, nextn_predict_layers 4/);
+  refused({ 'attention.head_count': 2 ** 31 }, /llama\.attention\.head_count is 2147483648; no part is larger/);
+  refused({ 'attention.head_count_kv': [2, 2, 2 ** 30] }, /llama\.attention\.head_count_kv is 1073741824/);
+  refused({ 'rope.dimension_count': 3 }, /llama\.rope\.dimension_count is 3, not an even number from 2/);
+  refused({ 'rope.freq_base': 0 }, /llama\.rope\.freq_base is 0, not more than 0/);
+  refused({ 'rope.freq_base': Number.NaN }, /llama\.rope\.freq_base is no number/);
+  refused({ 'attention.value_length': 'wide' }, /llama\.attention\.value_length is no number/);
 });

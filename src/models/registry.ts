@@ -45,6 +45,6 @@ export function rowFor(name: unknown, format: ModelFormat, where: string): Model
   const known = MODELS.flatMap((r) => namesOf(r, format)).sort();
   const what = format === 'gguf' ? 'general.architecture' : 'model_type';
   throw new UnsupportedError(
-    `${where}: ${what} is ${JSON.stringify(name) ?? 'missing'}; served are ${known.join(', ')}`,
+    `${where}: ${what} is ${typeof name === 'bigint' ? name : (JSON.stringify(name) ?? 'missing')}; served are ${known.join(', ')}`,
   );
 }

@@ -16,6 +16,7 @@ function ropeOf(m: Metadata, maxPositions: number): Json {
   const type = (m.get('rope.scaling.type') as string | undefined) ?? (factor ? 'linear' : 'none');
   const original = m.optional('rope.scaling.original_context_length');
   const theta = m.number('rope.freq_base', 10_000);
+  if (theta <= 0) throw m.wrong('rope.freq_base', 'more than 0');
   const factors = ['short', 'long'].map((n) => `rope_factors_${n}.weight`);
   const attn = m.optional('rope.scaling.attn_factor');
   if (source.has(factors[0]) && source.has(factors[1]))
@@ -93,12 +94,15 @@ function common(m: Metadata): Json {
   const { source } = m;
   const hidden = m.number('embedding_length');
   const heads = headCount(m) || 1; // 0 where no layer attends
-  const layers = m.number('block_count') - (m.optional('nextn_predict_layers') ?? 0);
+  const layers = m.layers();
   const max = m.number('context_length');
   const eps = m.optional('attention.layer_norm_rms_epsilon') ?? m.optional('attention.layer_norm_epsilon') ?? 1e-5;
   m.get('attention.layer_norm_epsilon');
   const headDim = m.optional('attention.key_length') ?? hidden / heads;
   const turned = m.optional('rope.dimension_count') ?? headDim;
+  if (m.has('rope.dimension_count') && (turned < 2 || turned % 2 !== 0))
+    throw m.wrong('rope.dimension_count', 'an even number from 2');
+  m.optional('attention.value_length'); // tensors tell, and a word of another kind is no length
   const inners = BY_LAYER.includes(m.architecture) ? m.list('feed_forward_length') : undefined;
   const inner = inners ? Number(inners[0]) : m.has('feed_forward_length') ? m.sameOfSome('feed_forward_length') : 0;
   const window = m.optional('attention.sliding_window') || undefined;

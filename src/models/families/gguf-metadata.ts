@@ -2,6 +2,16 @@
 import { FormatError, UnsupportedError } from '../../base/errors.js';
 import type { ModelSource } from '../source.js';
 
+const inLayer =
+  (i: number) =>
+  (name: string): boolean =>
+    name.startsWith(`blk.${i}.`);
+
+/** Keys that say how large a part of a layer is or how many of it there are, and what no model comes near. */
+const SIZE =
+  /(head_count|head_count_kv|(key|value|embedding|feed_forward)_length(_swa|_mla)?|dimension_count(_swa)?|_rank|head_dim|(inner|state)_size|conv_kernel|l_cache|(expert|group)(_used|_shared)?_count|per_layer_input|latent_size)$/;
+const LARGEST = 2 ** 20;
+
 /** The keys of one architecture; remembers which were asked for. */
 export class Metadata {
   readonly architecture: string;
@@ -13,17 +23,43 @@ export class Metadata {
   }
   get(key: string): unknown {
     this.#read.add(key);
-    const v = this.source.metadata.get(`${this.architecture}.${key}`);
-    return typeof v === 'bigint' ? Number(v) : v;
+    const stored = this.source.metadata.get(`${this.architecture}.${key}`);
+    const v = typeof stored === 'bigint' ? Number(stored) : stored;
+    // Tables are made by these before any tensor is looked at.
+    const sizes = SIZE.test(key) ? (typeof v === 'object' && v ? Array.from(v as Iterable<unknown>) : [v]) : [];
+    const large = sizes.find((n) => Number(n) > LARGEST);
+    if (large !== undefined)
+      throw new FormatError(
+        `${this.source.path}: ${this.architecture}.${key} is ${String(large)}; no part is larger than ${LARGEST}`,
+      );
+    return v;
   }
   has(key: string): boolean {
     return this.get(key) !== undefined;
   }
   number(key: string, fallback?: number): number {
     const v = this.get(key) ?? fallback;
-    if (typeof v === 'number') return v;
+    if (typeof v === 'number' && Number.isFinite(v)) return v;
     throw new FormatError(
       `${this.source.path}: ${this.architecture}.${key} is ${v === undefined ? 'missing' : 'no number'}`,
+    );
+  }
+  /** What to throw at a value that cannot be meant. */
+  wrong(key: string, expected: string): FormatError {
+    return new FormatError(
+      `${this.source.path}: ${this.architecture}.${key} is ${String(this.get(key))}, not ${expected}`,
+    );
+  }
+  /** The layers that a decoder runs: those past them predict several tokens at once. */
+  layers(): number {
+    const [all, more] = [this.number('block_count'), this.optional('nextn_predict_layers') ?? 0];
+    const layers = all - more;
+    // A count beyond the tensors would fill the memory before anything is missed.
+    if (Number.isInteger(layers) && layers >= 1 && more >= 0 && this.source.names.some(inLayer(layers - 1)))
+      return layers;
+    const told = more === 0 ? '' : `, nextn_predict_layers ${more}`;
+    throw new FormatError(
+      `${this.source.path}: ${this.architecture}.block_count is ${all}${told}: the file has no layer blk.${layers - 1}`,
     );
   }
   optional(key: string): number | undefined {
