@@ -343,7 +343,11 @@ const hunyuan3 = family({
     router: 'mlp.router.gate',
     choiceBias: { name: 'mlp.expert_bias', bare: true },
   },
-  gguf: { architectures: ['hy_v3'] },
+  gguf: {
+    architectures: ['hy_v3'],
+    // Other programs look for the bias under this name alone.
+    written: () => ({ choiceBias: { name: 'exp_probs_b', bare: true } }),
+  },
 });
 
 const KEYS_AND_VALUES = fusedGateUp('self_attention.kv_proj');
