@@ -43,6 +43,7 @@ const decoding =
       // The last set of rows is not whole.
       const odd = view('u8', 771, (512 / block) * bytes);
       d.product({ x, weight: odd, type, out });
+      d.product({ x, weight: { ...odd, layout: odd.layout.slice(0, 0, 3) }, type, out });
       const weight = view('u8', 768, (512 / block) * bytes);
       d.product({ x, weight, type, out, norm: wide, bias, residual, best });
       d.gate({ x, weight, type, out, norm, activation: 'silu' });
@@ -52,6 +53,8 @@ const decoding =
     const guarded = { ...choice, bias: view('f32', 8), sumGuard: { add: 1e-20, least: 1e-9 } };
     d.router({ x, norm, weight: view('f32', 8, 512), bias: view('f32', 8), logits });
     const gates = { choice: guarded, logits, x, out, norm: wide, activation: 'silu' };
+    const other = { ...choice, score: 'softmax', weights: 'kept' } as const;
+    d.chosenSum({ choice: other, logits, x: out, out: x, residual, weight: view(dtype, 8, 512, 512) });
     const sum = { choice, logits, x: out, out: x, residual };
     for (const every of [0, 640]) {
       const [gateUp, down] = every ? [view(dtype, 2 * every, 512), view(dtype, 512, every)] : [];
@@ -82,7 +85,7 @@ const decoding =
     for (const [heads, rank, values] of [
       [20, 512, 128],
       [16, 128, 16],
-      [17, 136, 17],
+      [17, 1032, 17],
     ])
       d.attendLatent({
         ...{ heads, nope: 128, turned: 64, rank, values, eps: 1e-6, scale: 0.07 },

@@ -281,7 +281,7 @@ const resampled: Call[] = [
 ]);
 const ADAM = { beta1: 0.9, beta2: 0.95, shrink: 0.5, rate: 0.25, eps: 0.125 };
 const trained: Call[] = [
-  ...[7, 8, 9, 2049, 2 ** 31].flatMap((n): Call[] => {
+  ...[7, 8, 9, 14336, 2 ** 31].flatMap((n): Call[] => {
     const [state, copy]: Input[][] = [[floats(n), floats(n), floats(n), [n]], [{ shape: [n], dtype: 'bf16' }]];
     return [
       ['adamInPlace', state, { ...ADAM, scaled: false, copied: false, fed: false }],
