@@ -8,11 +8,15 @@ from safetensors.numpy import load as load_bytes, load_file, save, save_file
 from transformers import AutoModel, AutoModelForCausalLM, AutoModelForMaskedLM, AutoModelForQuestionAnswering
 from transformers import AutoModelForSeq2SeqLM, AutoModelForSequenceClassification, AutoModelForTokenClassification
 from transformers import T5EncoderModel
+from transformers import Emu3ForCausalLM, Emu3TextConfig, MllamaForCausalLM
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
+from transformers.models.mllama.configuration_mllama import MllamaTextConfig
 
 # A part of models that read images, by itself.
 MODEL_FOR_CAUSAL_LM_MAPPING_NAMES['mistral4'] = 'Mistral4ForCausalLM'
+# Texts of models that read images, which have a class and no place among those found by their type.
+TEXTS = {'mllama_text_model': (MllamaTextConfig, MllamaForCausalLM), 'emu3_text_model': (Emu3TextConfig, Emu3ForCausalLM)}
 GOLDEN = os.path.join(os.path.dirname(__file__), '..', 'test', 'golden', 'families')
 SIZES = dict(vocab_size=96, hidden_size=48, num_hidden_layers=3, num_attention_heads=4, num_key_value_heads=2,
              intermediate_size=64, max_position_embeddings=128, bos_token_id=1, eos_token_id=2, pad_token_id=0)
@@ -57,6 +61,8 @@ DSA = dict(**LATENT, v_head_dim=16, n_routed_experts=6, num_experts_per_tok=2, m
 UNASKED = {**{kind: ('num_attention_heads', 'num_key_value_heads', 'intermediate_size', 'max_position_embeddings')
               for kind in ('mamba', 'mamba2', 'falcon_mamba')}, 'nemotron_h': ('num_hidden_layers',),
            'gpt_neo': ('num_key_value_heads',),
+           'bloom': ('num_hidden_layers', 'num_attention_heads', 'num_key_value_heads', 'intermediate_size',
+                     'max_position_embeddings'),
            'gpt_neox_japanese': ('num_key_value_heads', 'intermediate_size'),
            'modernbert-decoder': ('num_key_value_heads',),
            'recurrent_gemma': ('max_position_embeddings',), 'jetmoe': ('num_attention_heads',),
@@ -68,6 +74,13 @@ UNASKED = {**{kind: ('num_attention_heads', 'num_key_value_heads', 'intermediate
            'xglm': ('hidden_size', 'num_hidden_layers', 'num_attention_heads', 'num_key_value_heads',
                     'intermediate_size')}
 MODELS = {
+    'bloom-b': ('bloom', {'apply_residual_connection_post_layernorm': True, 'n_head': 3, 'n_layer': 2}),
+    'gemma4_unified_text': ('gemma4_unified_text', {
+        **{k: v for k, v in GEMMA.items() if 'per_layer_input' not in k}, 'use_double_wide_mlp': True,
+        'final_logit_softcapping': 20.0, 'global_head_dim': 24}),
+    'mllama_text_model': ('mllama_text_model', {'num_hidden_layers': 4, 'cross_attention_layers': [1, 2]}),
+    'emu3_text_model': ('emu3_text_model', {'rope_parameters': {'rope_type': 'linear', 'rope_theta': 10000.0,
+                                                                'factor': 2.0}}),
     'qwen3_next': ('qwen3_next', {**DELTA, **MOE}),
     'qwen3_next-b': ('qwen3_next', {**DELTA, **MOE, 'attention_bias': True, 'norm_topk_prob': False,
                                     'mlp_only_layers': [1],
@@ -604,8 +617,9 @@ def run(stem, kinds, base, names, make, answer):
         kind, more = kinds[name]
         seed = zlib.crc32(name.encode())
         fields = {k: v for k, v in {**base, **more}.items() if k not in UNASKED.get(kind, ())}
-        model = (make.from_config(CONFIG_MAPPING[kind](**fields), attn_implementation='eager')
-                 if hasattr(make, 'from_config') else make(CONFIG_MAPPING[kind](**fields)))
+        config, own = TEXTS[kind] if kind in TEXTS else (CONFIG_MAPPING[kind], make)
+        begin = getattr(own, '_from_config' if kind in TEXTS else 'from_config', None)
+        model = begin(config(**fields), attn_implementation='eager') if begin else own(config(**fields))
         with tempfile.TemporaryDirectory() as at:
             model.save_pretrained(at)
             file = os.path.join(at, 'model.safetensors')
@@ -618,7 +632,7 @@ def run(stem, kinds, base, names, make, answer):
                 place = (place + t.size) & 0xffffffff
             save_file(stored, file, metadata={'format': 'pt'})
             config = json.load(open(os.path.join(at, 'config.json')))
-            model = make.from_pretrained(at, dtype=torch.float32, attn_implementation='eager').eval()
+            model = own.from_pretrained(at, dtype=torch.float32, attn_implementation='eager').eval()
         known['models'][name] = {'config': config, 'tensors': specs}
         if make is AutoModelForSeq2SeqLM:
             model.rules = known['models'][name]['rules'] = RULES.get(name, {})

@@ -154,8 +154,8 @@ ${body.join('\n')}
 Of models whose attention is sparse by an indexer (DeepSeek V3.2, GLM-5) texts of up to \`index_topk\` tokens are served, where all keys are chosen;
 longer ones are refused.
 Config fields that change the result and are not honoured, tensors that nothing uses and tensors that are missing are refused by name.
-The text of Qwen2-VL, Qwen2.5-VL, Qwen3-VL (and its mixture), Qwen3.5, Gemma 3, 3n and 4, Mistral 3, Llama 4, LLaVA, Idefics, SmolVLM, InternVL
-and others that name the family of their text loads from the folder of the whole model.
+The text of Qwen2-VL, Qwen2.5-VL, Qwen3-VL (and its mixture), Qwen3.5, Gemma 3, 3n and 4, Mistral 3, Llama 4, LLaVA, Idefics, SmolVLM, InternVL,
+Llama 3.2 Vision, GLM-4.5V, PaddleOCR-VL and others that name the family of their text loads from the folder of the whole model.
 Further types that these rows serve: ${also.map((t) => `\`${t}\``).join(', ')}.
 Not served, and refused by their name: \`zamba\`, \`rwkv\`, \`xlstm\`,
 \`longcat_flash\`, \`diffllama\`, \`doge\`, \`blt\`.

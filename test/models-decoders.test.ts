@@ -189,6 +189,8 @@ test('the text of a model that reads images is the plain model, under its other 
     ['qwen3', 'qwen3_vl'],
     ['qwen3_moe', 'qwen3_vl_moe'],
     ['glm4', 'glm4v'],
+    ['glm4', 'glm_ocr'],
+    ['glm4_moe', 'glm4v_moe'],
   ])
     scope(() => {
       const dir = familyFolder(name, ({ config, tensors }) => {
@@ -227,6 +229,9 @@ test('a model that reads images names the family of its text, which is served un
     ['llama', 'voxtral', 'llama', 'language_model.model.model.', 'language_model.'],
     ['cohere2', 'aya_vision', 'cohere2', 'language_model.model.', 'language_model.'],
     ['deepseek_v3', 'kimi_k25', undefined, 'language_model.model.', 'language_model.'],
+    ['emu3_text_model', 'emu3', undefined, 'text_model.model.', 'text_model.'],
+    ['mllama_text_model', 'mllama', undefined, 'language_model.model.', 'language_model.'],
+    ['hyperclovax', 'hyperclovax_vision_v2', undefined, 'model.language_model.', 'model.language_model.'],
   ] as const)
     scope(() => {
       const dir = familyFolder(name, ({ config, tensors }) => {
@@ -238,7 +243,7 @@ test('a model that reads images names the family of its text, which is served un
             text_config: { ...rest, ...(said && { model_type: said }) },
             tie_word_embeddings,
           },
-          tensors: { ...Object.fromEntries(moved), 'model.vision_tower.patch.weight': [[4], 1, 1, 0] },
+          tensors: { ...Object.fromEntries(moved), 'model.vision_model.patch.weight': [[4], 1, 1, 0] },
         };
       });
       const model = load(dir);

@@ -82,7 +82,7 @@ export const falconFamily = family({
 export const bloom = family({
   types: ['bloom'],
   features: (c) => {
-    c.only('apply_residual_connection_post_layernorm', false);
+    const onto = c.flag('apply_residual_connection_post_layernorm', false);
     c.ignore('slow_but_exact', 'n_embed', 'seq_length', 'offset_alibi', 'attention_softmax_in_fp32', 'skip_bias_add');
     c.ignore('skip_bias_add_qkv', 'bias_dropout_fusion', 'masked_softmax_fusion', 'hidden_dropout');
     const hidden = c.has('hidden_size') ? c.count('hidden_size') : c.count('n_embed');
@@ -101,6 +101,7 @@ export const bloom = family({
       mlp: () => ungated(4 * hidden, 'gelu_new'),
       tied: true,
       biases: ALL_BIASES,
+      ...(onto && { layer: () => ({ ontoNormed: { mixer: [1, 1], mlp: [1, 1] } }) }),
       more: { embedNorm: true },
     });
   },

@@ -237,11 +237,13 @@ const minicpm3 = family({
 });
 
 const glmMoe = family({
-  types: ['glm4_moe', 'dots1', 'solar_open'],
+  types: ['glm4_moe', 'dots1', 'solar_open', 'glm4v_moe_text'],
   features: (c) => {
     c.ignore('max_window_layers', 'aux_loss_alpha');
     const s = sizesOf(c);
     const type = c.json.model_type as string;
+    const sections = type === 'glm4v_moe_text';
+    const glm = sections || type === 'glm4_moe';
     const norm = rms(c, type === 'dots1' ? 1e-6 : 1e-5);
     const qk = type === 'dots1' || c.flag('use_qk_norm', false);
     // Of these, dots1 alone has windows.
@@ -249,9 +251,9 @@ const glmMoe = family({
     const windows = type === 'dots1' ? windowsBy(c, layerTypes(c, s.layers, full), c.optional('sliding_window')) : [];
     return build(type, c, s, {
       norm,
-      rope: ropeOf(c, s, type === 'dots1' ? {} : { partial: type === 'glm4_moe' ? 0.5 : 1 }),
+      rope: ropeOf(c, s, type === 'dots1' ? {} : { partial: glm ? 0.5 : 1, sections }),
       attention: (i) => ({ window: windows[i], ...(qk && { qkNorm: { norm, over: 'head' as const } }) }),
-      mlp: denseFirst(c, () => biasedExperts(c), type === 'glm4_moe' ? 1 : 0),
+      mlp: denseFirst(c, () => biasedExperts(c), glm ? 1 : 0),
       biases: biasesBy(c, { attention_bias: type === 'dots1' ? ATTENTION_BIAS : QKV_BIAS }),
     });
   },
@@ -262,6 +264,7 @@ const glmMoe = family({
     choiceBias: { name: 'mlp.gate.e_score_correction_bias', bare: true },
   },
   ignored: EXTRA_LAYERS,
+  wrappers: { types: ['glm4v_moe'], prefixes: ['model.language_model.'], ignored: /(^|\.)visual\./ },
   gguf: {
     architectures: ['glm4moe', 'dots1'],
     names: { beforeMlp: ['ffn_norm', 'post_attention_norm'] },

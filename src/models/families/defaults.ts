@@ -237,6 +237,19 @@ const TEXT = `
     tie_word_embeddings=true attention_bias=false sliding_window=512 hidden_size_per_layer_input=256
     vocab_size_per_layer_input=262144 attention_k_eq_v=false num_kv_shared_layers=0 enable_moe_block=false
     use_double_wide_mlp=false num_key_value_heads=4
+  gemma4_unified_text: head_dim=256 hidden_activation=gelu_pytorch_tanh max_position_embeddings=262144
+    rms_norm_eps=1e-06 tie_word_embeddings=true attention_bias=false sliding_window=1024 attention_k_eq_v=false
+    num_kv_shared_layers=0 use_double_wide_mlp=false num_key_value_heads=4
+  mllama_text_model: hidden_act=silu max_position_embeddings=131072 rms_norm_eps=1e-05 tie_word_embeddings=false
+    num_key_value_heads=8
+  emu3_text_model: hidden_act=silu max_position_embeddings=9216 rms_norm_eps=1e-05 tie_word_embeddings=false
+    num_key_value_heads=8 rope_theta=1000000
+  glm4v_moe_text: hidden_act=silu max_position_embeddings=65536 rms_norm_eps=1e-05 tie_word_embeddings=false
+    attention_bias=true num_experts_per_tok=8 n_shared_experts=1 routed_scaling_factor=1.0 n_group=1 topk_group=1
+    first_k_dense_replace=1 norm_topk_prob=true num_key_value_heads=8
+  glm_ocr_text: hidden_act=silu max_position_embeddings=131072 rms_norm_eps=1e-05 num_key_value_heads=8
+  paddleocr_vl_text: hidden_act=silu max_position_embeddings=131072 rms_norm_eps=1e-05 tie_word_embeddings=true
+    use_bias=false head_dim=128 num_key_value_heads=2
   modernbert-decoder: hidden_activation=gelu max_position_embeddings=8192 norm_eps=1e-05 tie_word_embeddings=true
     attention_bias=false mlp_bias=false norm_bias=false decoder_bias=true classifier_bias=false
     classifier_activation=gelu local_attention=128

@@ -80,7 +80,8 @@ function gemma4Features(c: Config): Features {
     inner: c.count('moe_intermediate_size', undefined, 1),
     routerNorm: { eps: n.eps, factor: 1 / Math.sqrt(s.hidden) },
   });
-  const width = c.count('hidden_size_per_layer_input', 256);
+  // The unified models, which read images and sound without towers, have neither these vectors nor experts.
+  const width = c.json.model_type === 'gemma4_unified_text' ? 0 : c.count('hidden_size_per_layer_input', 256);
   const cap = c.optional('final_logit_softcapping');
   return build('gemma4', c, s, {
     norm: n,
@@ -131,7 +132,7 @@ const GGUF_INPUT_NAMES = {
 };
 const GGUF_EXPERTS = stackedGateUp('ffn_gate_up_exps');
 const gemma4 = family({
-  types: ['gemma4_text'],
+  types: ['gemma4_text', 'gemma4_unified_text'],
   features: gemma4Features,
   names: (c) => ({
     ...GEMMA_NAMES,
@@ -151,9 +152,9 @@ const gemma4 = family({
   }),
   ignored: SHARED_KEYS,
   wrappers: {
-    types: ['gemma4'],
+    types: ['gemma4', 'gemma4_unified'],
     prefixes: ['model.language_model.', 'language_model.model.'],
-    ignored: /(vision_tower|audio_tower|multi_modal_projector|embed_vision|embed_audio)\./,
+    ignored: /(vision_tower|vision_embedder|audio_tower|multi_modal_projector|embed_vision|embed_audio)\./,
   },
   gguf: {
     architectures: ['gemma4'],

@@ -74,7 +74,7 @@ const GPT2_NAMES: Names = {
   down: { name: 'mlp.c_proj', transposed: true },
 };
 const gpt2Family = family({
-  types: ['gpt2'],
+  types: ['gpt2', 'gpt-sw3'],
   features: gpt2,
   names: GPT2_NAMES,
   gguf: { architectures: ['gpt2'], names: fusedQkv('attn_qkv') },

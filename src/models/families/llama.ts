@@ -1,7 +1,7 @@
 // Llama and the families that differ from it by a switch or two.
 import { UnsupportedError } from '../../base/errors.js';
 import { Config } from '../config.js';
-import { ALL_NORMS, type Attention, type Features } from '../features.js';
+import { ALL_NORMS, type Attention, type Features, type Layer } from '../features.js';
 import type { RopeFeature } from '../rope.js';
 import {
   ATTENTION_BIAS,
@@ -53,7 +53,7 @@ export function llamaFeatures(c: Config): Features {
   return build('llama', c, s, { norm: rms(c), rope, mlp: () => gated(c), biases });
 }
 const llama = family({
-  types: ['llama', 'helium', 'seed_oss'],
+  types: ['llama', 'helium', 'seed_oss', 'emu3_text_model'],
   features: llamaFeatures,
   names: LLAMA_NAMES,
   gguf: {
@@ -345,6 +345,34 @@ const llama4 = family({
   gguf: { architectures: ['llama4'] },
 });
 
+/**
+ * Llama 3.2's text model. Without an image its layers that look at one are passed over; the table of tokens has eight
+ * rows for images, which no text reaches.
+ */
+const mllama = family({
+  types: ['mllama_text_model'],
+  features: (c) => {
+    const s = sizesOf(c);
+    const f = build('mllama', c, s, { norm: rms(c, 1e-5), rope: ropeOf(c, s, { theta: 5e5 }), mlp: () => gated(c) });
+    const seeing = imageLayers(c);
+    const nothing: Layer = { mixer: { kind: 'none' }, mlp: { kind: 'none' } };
+    return { ...f, layers: f.layers.map((layer, i) => (seeing.includes(i) ? nothing : layer)) };
+  },
+  names: {
+    ...LLAMA_NAMES,
+    embed: { name: 'model.embed_tokens', rows: (t) => t.narrow(0, 0, t.shape[0] - 8) },
+  },
+  ignored: (c) => new RegExp(`(^|\\.)layers\\.(${imageLayers(c).join('|') || 'none'})\\.`),
+  wrappers: {
+    types: ['mllama'],
+    prefixes: ['language_model.model.', 'model.language_model.'],
+    ignored: /(^|\.)(vision_model|multi_modal_projector)\./,
+    unsaid: 'mllama_text_model',
+  },
+});
+const imageLayers = (c: Config): readonly number[] =>
+  c.has('cross_attention_layers') ? c.numbers('cross_attention_layers') : [3, 8, 13, 18, 23, 28, 33, 38];
+
 const bitnet = family({
   types: ['bitnet'],
   features: (c) => {
@@ -361,4 +389,4 @@ const bitnet = family({
   names: { ...LLAMA_NAMES, outNorm: 'self_attn.attn_sub_norm', innerNorm: 'mlp.ffn_sub_norm' },
 });
 
-export const LLAMA_FAMILIES = [bitnet, llama, mistral, ministral3, arcee, smollm3, granite, llama4];
+export const LLAMA_FAMILIES = [bitnet, llama, mistral, ministral3, arcee, smollm3, granite, llama4, mllama];

@@ -184,14 +184,15 @@ const cohereFamily = family({
 });
 
 const glm = family({
-  types: ['glm', 'glm4', 'glm4v_text'],
+  types: ['glm', 'glm4', 'glm4v_text', 'glm_ocr_text'],
   features: (c) => {
     const s = sizesOf(c);
     const first = c.json.model_type === 'glm';
-    const sections = c.json.model_type === 'glm4v_text';
+    const sections = c.json.model_type === 'glm4v_text' || c.json.model_type === 'glm_ocr_text';
     return build(first ? 'glm' : 'glm4', c, s, {
       norm: rms(c, 1.5625e-7),
-      rope: ropeOf(c, s, { interleaved: true, partial: 0.5, sections }),
+      // Those that read images turn whole heads unless told otherwise.
+      rope: ropeOf(c, s, { interleaved: true, partial: sections ? 1 : 0.5, sections }),
       mlp: () => gated(c),
       biases: biasesBy(c, { attention_bias: QKV_BIAS }, { attention_bias: true }),
       more: first ? {} : { norms: ALL_NORMS },
@@ -203,7 +204,7 @@ const glm = family({
     afterMlp: 'post_mlp_layernorm',
     ...fusedGateUp('mlp.gate_up_proj'),
   },
-  wrappers: { types: ['glm4v'], prefixes: ['model.language_model.'], ignored: /(^|\.)visual\./ },
+  wrappers: { types: ['glm4v', 'glm_ocr'], prefixes: ['model.language_model.'], ignored: /(^|\.)visual\./ },
   gguf: { architectures: ['glm4', 'chatglm'], names: fusedGateUp('ffn_up') },
 });
 

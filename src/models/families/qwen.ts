@@ -273,7 +273,9 @@ function ernie(c: Config): Features {
   const biases = biasesBy(c, { use_bias: mixture ? [...dense, ...SHARED_BIAS, 'head'] : dense });
   c.ignore('compression_ratio', 'moe_capacity', 'moe_dropout_prob', 'moe_use_aux_free', 'fuse_ln');
   const s = sizesOf(c);
-  const rope = ropeOf(c, s, { interleaved: true, theta: 5e5 });
+  // Of the one that reads images pairs lie half a head apart.
+  const sections = c.json.model_type === 'paddleocr_vl_text';
+  const rope = ropeOf(c, s, { interleaved: !sections, sections, theta: 5e5 });
   if (!mixture) return build('ernie4_5', c, s, { norm: rms(c, 1e-5), rope, mlp: () => gated(c), tied: true, biases });
   eitherKind(c);
   const from = c.count('moe_layer_start_index', 1);
@@ -304,7 +306,7 @@ function ernie(c: Config): Features {
   });
 }
 const ernieFamily = family({
-  types: ['ernie4_5', 'ernie4_5_moe'],
+  types: ['ernie4_5', 'ernie4_5_moe', 'paddleocr_vl_text'],
   features: ernie,
   names: {
     ...LLAMA_NAMES,
@@ -315,6 +317,11 @@ const ernieFamily = family({
       bare: true,
       rows: (t) => t.reshape([-1]),
     },
+  },
+  wrappers: {
+    types: ['paddleocr_vl'],
+    prefixes: ['model.', 'model.language_model.'],
+    ignored: /(^|\.)(visual|mlp_AR|projector)\./,
   },
   gguf: { architectures: ['ernie4_5', 'ernie4_5-moe'] },
 });

@@ -4,23 +4,33 @@ import { reader } from './row.js';
 /** Towers, and what leads from them to the text. */
 const OTHER_NAMES = [
   ...['vision_tower', 'vision_model', 'vision_embed_tokens', 'vision_encoder', 'vision_projection', 'visual'],
+  ...['vision_projector', 'mlp1'],
   ...['visual_embeddings_table', 'image_tower', 'image_newline', 'video_tower', 'audio_tower'],
-  ...['multi_modal_projector', 'mm_projector', 'projector', 'connector', 'aligner', 'qformer'],
+  ...['multi_modal_projector', 'mm_projector', 'projector', 'connector', 'aligner', 'merger', 'qformer'],
+  ...['high_res_vision_model', 'high_res_vision_neck', 'high_res_vision_proj', 'high_res_vision_alpha'],
+  ...['vqmodel', 'generation_embeddings', 'generation_aligner', 'generation_head'], // that draw images
 ];
 const OTHER_PARTS = new RegExp(`(^|\\.)(${OTHER_NAMES.join('|')})(\\.|$)`);
-const PREFIXES = ['model.language_model.', 'language_model.model.', 'language_model.model.model.', 'model.text_model.'];
+const PREFIXES = [
+  ...['model.language_model.', 'language_model.model.', 'language_model.model.model.'],
+  ...['model.text_model.', 'text_model.model.'],
+];
 
 /** Types by the family their text is of where a config does not say. */
 const READERS: Readonly<Record<string, readonly string[]>> = {
   mistral: ['mistral3', 'idefics2'],
   llama: [
     ...['llava', 'llava_next', 'llava_next_video', 'video_llava', 'vipllava', 'idefics3', 'smolvlm'],
-    ...['deepseek_vl', 'voxtral'],
+    ...['deepseek_vl', 'deepseek_vl_hybrid', 'janus', 'voxtral', 'glmasr'],
   ],
-  qwen2: ['llava_onevision', 'internvl', 'got_ocr2', 'qwen2_audio', 'video_llama_3', 'ovis2'],
+  emu3_text_model: ['emu3'],
+  qwen2: [...['llava_onevision', 'internvl', 'got_ocr2', 'qwen2_audio', 'video_llama_3', 'ovis2', 'pp_chart2table']],
   cohere2: ['aya_vision', 'cohere2_vision'],
   deepseek_v3: ['kimi_k25'],
-  qwen3: ['lighton_ocr'],
+  qwen3: ['lighton_ocr', 'qianfan_ocr', 'qwen3_asr'],
+  glm4v_text: ['glm46v', 'glmga'],
+  qwen3_5_text: ['minicpmv4_6', 'minicpmv4_7'],
+  hyperclovax: ['hyperclovax_vision_v2'],
   exaone4: ['exaone4_5'],
   persimmon: ['fuyu'],
   lfm2: ['lfm2_vl'],

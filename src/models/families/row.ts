@@ -9,7 +9,7 @@ import { endTokens } from '../generation-config.js';
 import type { GgufForm, ModelOptions, ModelRow } from '../model-row.js';
 import type { ModelSource } from '../source.js';
 import { Shard } from '../shard.js';
-import { MODEL_ROLES, type Names, placesOf, type Where, Weights } from '../weights.js';
+import { MODEL_ROLES, type Names, type Place, placesOf, type Where, Weights } from '../weights.js';
 import { ggufFeatures, ggufNames, type GgufRow } from './gguf.js';
 import { ggufType, ggufTypes, Metadata } from './gguf-metadata.js';
 import { ggufForm } from './gguf-form.js';
@@ -61,9 +61,17 @@ function placed(names: Names, source: ModelSource, prefixes: readonly string[]):
   const moved = (name: string): string =>
     name.startsWith(stem) && stem ? `${prefix}${name.slice(stem.length)}` : name;
   const out: Record<string, unknown> = { ...names };
-  for (const role of [...MODEL_ROLES, 'layer'] as const)
-    if (typeof out[role] === 'string') out[role] = moved(out[role] as string);
-  // A whole language model that is a part has its head beside its model.
+  for (const role of [...MODEL_ROLES, 'layer'] as const) {
+    const at = out[role];
+    if (typeof at === 'string') out[role] = moved(at);
+    else if (at && !Array.isArray(at)) out[role] = { ...(at as Place), name: moved((at as Place).name) };
+  }
+  // transformers writes the layers of some under the name that their tower's have.
+  const layers = ['layers.{i}', 'encoder.layers.{i}'].map((n) => names.layer.replace('layers.{i}', n));
+  const own = layers.map(moved).find((name) => has(`${name.replace('{i}', '0')}.input_layernorm`));
+  if (own !== undefined) out.layer = own;
+  // A whole language model that is a part has its head beside its model, or within.
+  if (prefix && has(`${prefix}${String(names.head)}`)) out.head = `${prefix}${String(names.head)}`;
   for (let outer = prefix; outer.endsWith('.model.'); ) {
     outer = outer.slice(0, -'model.'.length);
     if (has(`${outer}${String(names.head)}`)) out.head = `${outer}${String(names.head)}`;
