@@ -5,8 +5,9 @@ import { test } from 'node:test';
 import { DTYPE, isFloat } from '../src/base/dtype.js';
 import { simOptions } from '../src/driver/sim.js';
 import type { Unit } from '../src/kernels/source.js';
+import type { GemmTarget } from '../src/backends/gpu/matmul.js';
 import { unitOf } from '../src/backends/gpu/modules.js';
-import { type Launches, type Target, valuesOf } from '../src/backends/gpu/plan.js';
+import { type Launches, valuesOf } from '../src/backends/gpu/plan.js';
 import { decode, SimRunner } from './sim-support.js';
 import { type Data, type Case, BOUND, cases } from './structured-data.js';
 import './structured-rows.js';
@@ -15,7 +16,7 @@ import './structured-windows.js';
 
 const bytesIn = (d: Data): number => d.values.length * DTYPE[d.dtype].bytes;
 /** The first difference, or undefined. */
-function check(run: SimRunner, c: Case, target: Target, units: ReadonlyMap<string, Unit>): string | undefined {
+function check(run: SimRunner, c: Case, target: GemmTarget, units: ReadonlyMap<string, Unit>): string | undefined {
   const plan = c.plan(target);
   const buffers = new Map<string, number>();
   for (const [name, d] of Object.entries(c.inputs)) buffers.set(name, run.of(d.dtype, d.values));

@@ -1,6 +1,7 @@
 // Data of the cases of structured kernels, and the list that the files of their families fill, always in one order.
 import { DTYPE, type DType, isFloat, type Value } from '../src/base/dtype.js';
-import type { Launches, Target } from '../src/backends/gpu/plan.js';
+import type { GemmTarget } from '../src/backends/gpu/matmul.js';
+import type { Launches } from '../src/backends/gpu/plan.js';
 
 export interface Data {
   readonly dtype: DType;
@@ -8,7 +9,7 @@ export interface Data {
 }
 export interface Case {
   readonly name: string;
-  readonly plan: (target: Target) => Launches;
+  readonly plan: (target: GemmTarget) => Launches;
   readonly inputs: Readonly<Record<string, Data>>;
   /** What must be found in buffers after the launches; a buffer that is an input too starts with it. */
   readonly outputs: Readonly<Record<string, Data>>;

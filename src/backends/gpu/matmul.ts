@@ -4,6 +4,7 @@ import { bytesOf, type DType } from '../../base/dtype.js';
 import { Layout } from '../../base/layout.js';
 import { sizeOf } from '../../base/shape.js';
 import type { GemmDType, GemmPlan, MatrixLayout } from '../../driver/blas.js';
+import type { DeviceInfo } from '../../driver/driver.js';
 import {
   type Axes,
   CTYPE,
@@ -94,6 +95,9 @@ const TILES = {
   small: { constant: 'SMALL_THREADS', threads: 256, tile: '128, 128, SMALL_K, SMALL_STAGES' },
   large: { constant: 'LARGE_THREADS', threads: 512, tile: '128, 256, LARGE_K, LARGE_STAGES' },
 } as const;
+/** A tile as launches see it: its columns, the elements of k in a stage, stages and waves. */
+type Staged = readonly [columns: number, k: number, stages: number, waves: number];
+const LARGE_TILE: Staged = [256, 64, 3, 8];
 const byCopies = GEMM.declare({
   each: { size: ['small', 'large'], order: ORDERS, dtype: ['f16', 'bf16'] },
   symbol: ({ size, order, dtype }) => `gemm_async_${dtype}_${order}_${size}`,
@@ -177,8 +181,10 @@ function covered<A extends Axes>(
   };
 }
 
+/** What a product must know of its device. */
+export type GemmTarget = Target & Pick<DeviceInfo, 'sharedPerBlockOptin'>;
 /** c[batch, m, n] = a b + bias, c contiguous. Buffers: a, b, c, bias. k may be 0. */
-export function gemmLaunch(d: DType, p: Product, target: Target): Launches {
+export function gemmLaunch(d: DType, p: Product, target: GemmTarget): Launches {
   const dtype = d as (typeof REAL_TYPES)[number];
   const batch = batchOf(p);
   if (batch > 65535) throw new RangeError(`gemmLaunch: a batch of ${batch} does not fit one launch; split it`);
@@ -203,19 +209,21 @@ export function gemmLaunch(d: DType, p: Product, target: Target): Launches {
     }
     const order = `${aK ? 'k' : 'r'}${bK ? 'k' : 'r'}` as const;
     const nvidia = /^(sm|compute)_/.test(target.arch);
-    const large = nvidia && ceilDiv(p.m, 128) * ceilDiv(p.n, 256) * batch >= target.multiprocessors;
+    const held = (rows: number, k: boolean, kt: number): number => (k ? rows * (kt + 8) : kt * (rows + 8));
+    const sharedOf = ([bn, kt, stages]: Staged): number => stages * (held(128, aK, kt) + held(bn, bK, kt)) * 2;
+    const many = ceilDiv(p.m, 128) * ceilDiv(p.n, 256) * batch >= target.multiprocessors;
+    const large = nvidia && many && sharedOf(LARGE_TILE) <= target.sharedPerBlockOptin;
     if (large && target.arch === 'sm_90') {
       const cover = { tiles: tiles(128, 256), threads: 384, unit: 64, shared: 1024 + 4 * (48 << 10) };
       return covered(onHopper, { order, dtype }, cover, p, target);
     }
-    const [bn, kt, stages, waves] = large ? [256, 64, 3, 8] : nvidia ? [128, 32, 4, 8] : [128, 32, 2, 4];
-    const held = (rows: number, k: boolean): number => (k ? rows * (kt + 8) : kt * (rows + 8));
-    const shared = stages * (held(128, aK) + held(bn, bK)) * 2;
+    const staged: Staged = large ? LARGE_TILE : nvidia ? [128, 32, 4, 8] : [128, 32, 2, 4];
+    const [bn, , , waves] = staged;
     const variant = { size: large ? 'large' : 'small', order, dtype } as const;
     return covered(
       byCopies,
       variant,
-      { tiles: tiles(128, bn), threads: waves * target.warp, unit: 64, shared },
+      { tiles: tiles(128, bn), threads: waves * target.warp, unit: 64, shared: sharedOf(staged) },
       p,
       target,
     );
