@@ -53,10 +53,13 @@ const REFUSED: Readonly<Record<string, readonly object[]>> = {
     ...[{ guided_json: schema }, { guided_choice: ['a'] }, { structured_outputs: { json: schema } }, { best_of: 2 }],
     ...[{ grammar: 'root ::= "a"' }, { json_schema: schema }, { use_beam_search: true }, { bad_words: ['a'] }],
     ...[{ include_stop_str_in_output: true }, { skip_special_tokens: false }, { truncate_prompt_tokens: 3 }],
-    ...[{ prompt_logprobs: 1 }, { mirostat: 2 }, { echo: true }, { length_penalty: 2 }],
+    ...[{ prompt_logprobs: 1 }, { mirostat: 2 }, { echo: true }, { length_penalty: 2 }, { enable_thinking: false }],
+    ...[{ regex: 'a' }, { ebnf: 'root ::= "a"' }, { top_a: 0.1 }, { tfs_z: 0.5 }, { no_repeat_ngram_size: 2 }],
+    ...[{ repeat_penalty: 1.1 }, { dynatemp_range: 0.5 }],
   ],
   '/v1/completions': [
     ...[{ best_of: 2 }, { suffix: 'x' }, { response_format: { type: 'json_object' } }, { guided_regex: 'a' }],
+    ...[{ regex: 'a' }, { repeat_penalty: 1.1 }],
   ],
   '/v1/responses': [
     ...[{ previous_response_id: 'resp_1' }, { background: true }, { conversation: 'c' }, { prompt: { id: 'p' } }],
