@@ -67,7 +67,7 @@ function placed(names: Names, source: ModelSource, prefixes: readonly string[]):
     else if (at && !Array.isArray(at)) out[role] = { ...(at as Place), name: moved((at as Place).name) };
   }
   // transformers writes the layers of some under the name that their tower's have.
-  const layers = ['layers.{i}', 'encoder.layers.{i}'].map((n) => names.layer.replace('layers.{i}', n));
+  const layers = ['layers.{i}', 'blocks.{i}', 'encoder.layers.{i}'].map((n) => names.layer.replace('layers.{i}', n));
   const own = layers.map(moved).find((name) => has(`${name.replace('{i}', '0')}.input_layernorm`));
   if (own !== undefined) out.layer = own;
   // A whole language model that is a part has its head beside its model, or within.
