@@ -38,7 +38,8 @@ const distance = (a: Tensor, b: Tensor): number => a.sub(b).abs().max().item() /
 const WITHOUT = new Set(
   `afmoe apertus aria_text axk1 ctrl deepseek_v32 glm_moe_dsa gpt_neox_japanese kimi_linear laguna mimo_v2_flash mistral4 modernbert-decoder olmo_hybrid bamba biogpt bitnet codegen cohere2_moe cwm dbrx exaone_moe flex_olmo gemma3n_text gemma4_text
   gpt_neo granitemoe_swa gptj helium hyperclovax jais2 jetmoe mellum minicpm3 minimax ministral
-  nanochat openai-gpt opt persimmon phimoe recurrent_gemma solar_open vaultgemma xglm youtu zamba2`.split(/\s+/),
+  nanochat openai-gpt opt persimmon phimoe recurrent_gemma solar_open vaultgemma xglm youtu zamba2
+  emu3_text_model gemma4_unified_text mllama_text_model`.split(/\s+/),
 );
 /** Models that a file of their architecture would not be, by the folder's name: what is said of them. */
 const REFUSED: Readonly<Record<string, RegExp>> = {
@@ -46,13 +47,13 @@ const REFUSED: Readonly<Record<string, RegExp>> = {
   ...{ 'dots1-b': /window is 8/, 'mistral-b': /window is 9/, 'qwen2-b': /window is 8/, 'qwen2_moe-c': /window is 8/ },
   ...{ 'qwen3-b': /window is 7/, 'qwen3_moe-c': /window is 8/, 'qwen3_moe-d': /window is 5/ },
   ...{ 'gpt_oss-b': /window is nothing, there 6/, 'smollm3-b': /layers\[1\]\.mixer\.rope is nothing/ },
-  ...{ 'falcon-c': /parallel is nothing, there "shared"/, 'falcon-d': /parallel is nothing/ },
+  ...{ 'falcon-c': /parallel is nothing, there "shared"/, 'falcon-d': /alibi is \[/ },
   ...{ 'falcon-f': /activation is "relu"/, 'gpt2-c': /activation is "relu"/, 'gpt_neox-c': /activation is "gelu_new"/ },
   ...{ 'phi-c': /activation is "gelu"/, 'phi-b': /qkNorm is /, 'llama4_text-b': /qkNorm is nothing/ },
   ...{
     'llama-c': /activation is "gelu"/,
     gemma2: /scale is 0\.204/,
-    'gemma2-b': /logitSoftcap is nothing, there 30/,
+    'gemma2-b': /window is nothing, there 6/,
     gemma3_text: /scale is 0\.204/,
   },
   ...{ 'gpt2-b': /scale is 1,/, 'gpt_bigcode-b': /kvHeads is 4, there 1/, 'olmoe-b': /clip is 0\.8/ },
@@ -62,11 +63,12 @@ const REFUSED: Readonly<Record<string, RegExp>> = {
     llama4_text: /temperature\.beta is 0\.3/,
   },
   ...{ 'gpt_neox-b': /a bias on q, this model has none/, 'qwen2_moe-b': /a bias on q, this model has none/ },
-  ...{ 'qwen3_next-b': /weights is "kept", there "normalised"/, 'granitemoehybrid-b': /branchFactor is 0\.5, there 1/ },
+  ...{ 'qwen3_next-b': /weights is "kept", there "normalised"/, 'granitemoehybrid-b': /embedFactor is 3, there 1/ },
   ...{ qwen3_5_text: /mixer\.tiled is nothing, there true/, qwen3_5_moe_text: /mixer\.tiled is nothing, there true/ },
   ...{ 'falcon_h1-b': /embedFactor is 1\.5, there 1/, 'falcon_h1-c': /state\.gating is "norm first"/ },
   ...{ nemotron_h: /feed_forward_length differs by layer/, 'nemotron_h-b': /feed_forward_length differs by layer/ },
   ...{ falcon_mamba: /mixer\.norms\.eps is 0\.01/, granite_swa: /layers\[1\]\.mixer\.rope is nothing/ },
+  ...{ 'bloom-b': /layers\[0\]\.ontoNormed is \{/ },
   ...{ 'seed_oss-b': /no bias on gate, this model has one/, qwen3_moe: /weights is "kept", there "normalised"/ },
 };
 

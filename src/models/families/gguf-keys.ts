@@ -2,7 +2,7 @@
 // model it was made of.
 import { UnsupportedError } from '../../base/errors.js';
 import type { GgufType, GgufValue } from '../../io/gguf-value.js';
-import type { Attention, Experts, Features, LatentAttention, Mixer } from '../features.js';
+import type { Attention, Experts, Features, LatentAttention, Mixer, NormFeature } from '../features.js';
 import { inverseFrequencies, type RopeFeature } from '../rope.js';
 import type { GgufRow } from './gguf.js';
 import { yarnGain } from './gguf-config.js';
@@ -217,27 +217,23 @@ function meaning(f: Features): unknown {
     const factors = m.kind === 'mamba2' && { inFactor: m.inFactor ?? 1, partFactors: m.partFactors };
     return { ...m, ...attention, ...turned, ...factors, ratesStored: undefined };
   };
-  const { plusOne: _, ...norm } = f.norm;
+  const plain = (n: NormFeature | undefined): unknown => n && { ...n, plusOne: undefined };
+  // Every feature counts, a new one too, but for names, marks of texts, and biases, which tensors tell.
+  const { family: _, biases: _biases, bosTokenId: _bos, eosTokenIds: _eos, layers, ...rest } = f;
   return {
-    vocabulary: f.vocabSize,
-    hidden: f.hiddenSize,
-    positions: f.maxPositions,
-    norm,
-    norms: f.norms,
-    parallel: f.parallel,
+    ...rest,
+    norm: plain(f.norm),
+    finalNorm: plain(f.finalNorm),
     branchFactor: f.branchFactor ?? 1,
-    learntPositions: f.learntPositions,
     embedFactor: f.embedFactor ?? 1,
     embedNorm: f.embedNorm ?? false,
     logitFactor: f.logitFactor ?? 1,
-    logitSoftcap: f.logitSoftcap,
-    tied: f.tied,
-    layers: f.layers.map(({ mixer, mlp }) => {
+    layers: layers.map(({ biases: _, mixer, mlp, ...layer }) => {
       const experts = mlp.kind === 'experts' && {
         ...{ factor: mlp.factor ?? 1, choiceBias: mlp.choiceBias ?? false },
         groups: (mlp.groups?.count ?? 1) > 1 ? mlp.groups : undefined,
       };
-      return { mixer: mixed(mixer), mlp: { ...mlp, ...experts } };
+      return { ...layer, mixer: mixed(mixer), mlp: { ...mlp, ...experts } };
     }),
   };
 }
