@@ -95,6 +95,32 @@ test('one group may climb while another descends', () => {
   assert.deepEqual([up.item(), down.item()], [1.5, 0.5]);
 });
 
+/** Options with which an optimizer keeps all that it may keep. */
+const MOST: Readonly<Record<string, object>> = {
+  SGD: { momentum: 0.9 },
+  Adam: { amsgrad: true },
+  AdamW: { amsgrad: true },
+  RMSprop: { momentum: 0.9, centered: true },
+};
+const EVERY: Readonly<Record<string, Make>> = {
+  ...OPTIMIZERS,
+  Lion: (p, o) => new nn.Lion(p, o),
+  Muon: (p, o) => new nn.Muon(p.slice(0, 1), o),
+};
+for (const [name, make] of Object.entries(EVERY))
+  test(`${name} takes up its own state, and refuses another optimizer's`, () => {
+    const params = [zeros([2, 2]).requireGrad(), zeros([4]).requireGrad()];
+    const first = make(params, { learningRate: 0.1, ...MOST[name] });
+    first.step(params[0].sum().add(params[1].sum()).backward());
+    const state = first.stateDict();
+    assert.ok(state.size > 0);
+    make(params, MOST[name] ?? {}).loadStateDict(state, 1);
+    assert.throws(
+      () => make(params, {}).loadStateDict(new Map([['0.other', zeros([2, 2])]]), 1),
+      /the state "0.other" is another optimizer's; its own are /,
+    );
+  });
+
 test("a state of another parameter's shape is refused, and nothing of it is taken", () => {
   const p = zeros([4]).requireGrad();
   const optimizer = new nn.AdamW([p]);

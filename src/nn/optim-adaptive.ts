@@ -15,6 +15,7 @@ export interface AdagradOptions extends OptimizerOptions {
 }
 /** Gradients divided by the root of the sum of all their squares. */
 export class Adagrad extends Optimizer<AdagradOptions> {
+  protected override readonly kept = ['sum'];
   constructor(params: Trained<AdagradOptions>, options: AdagradOptions = {}) {
     const defaults = { learningRate: 1e-2, learningRateDecay: 0, weightDecay: 0, initialAccumulator: 0, eps: 1e-10 };
     super(params, options, defaults);
@@ -39,6 +40,7 @@ export interface AdadeltaOptions extends OptimizerOptions {
 }
 /** Steps in the unit of the parameter: averages of squared steps over averages of squared gradients. */
 export class Adadelta extends Optimizer<AdadeltaOptions> {
+  protected override readonly kept = ['v', 'delta'];
   constructor(params: Trained<AdadeltaOptions>, options: AdadeltaOptions = {}) {
     super(params, options, { learningRate: 1, rho: 0.9, eps: 1e-6, weightDecay: 0 });
   }
@@ -65,6 +67,7 @@ export interface RpropOptions extends OptimizerOptions {
 }
 /** Steps by the signs of gradients alone, each element with a step of its own, which begins at the learning rate. */
 export class Rprop extends Optimizer<RpropOptions> {
+  protected override readonly kept = ['before', 'step'];
   constructor(params: Trained<RpropOptions>, options: RpropOptions = {}) {
     super(params, options, { learningRate: 1e-2, slower: 0.5, faster: 1.2, least: 1e-6, most: 50 });
   }
@@ -86,6 +89,7 @@ const ADAM_LIKE = { learningRate: 2e-3, beta1: 0.9, beta2: 0.999, eps: 1e-8, wei
 
 /** Adam with the largest gradient in place of the root of squares. */
 export class Adamax extends Optimizer<AdamLikeOptions> {
+  protected override readonly kept = ['m', 'top'];
   constructor(params: Trained<AdamLikeOptions>, options: AdamLikeOptions = {}) {
     super(params, options, ADAM_LIKE);
   }
@@ -107,6 +111,7 @@ export interface NAdamOptions extends AdamLikeOptions {
 }
 /** Adam that looks ahead along its momentum. */
 export class NAdam extends Optimizer<NAdamOptions> {
+  protected override readonly kept = ['m', 'v'];
   constructor(params: Trained<NAdamOptions>, options: NAdamOptions = {}) {
     super(params, options, { ...ADAM_LIKE, momentumDecay: 4e-3, decoupled: false });
   }
@@ -137,6 +142,7 @@ export interface RAdamOptions extends AdamLikeOptions {
 }
 /** Adam that trusts its average of squares only once it has seen enough of them. */
 export class RAdam extends Optimizer<RAdamOptions> {
+  protected override readonly kept = ['m', 'v'];
   constructor(params: Trained<RAdamOptions>, options: RAdamOptions = {}) {
     super(params, options, { ...ADAM_LIKE, learningRate: 1e-3, decoupled: false });
   }
@@ -172,6 +178,7 @@ export interface AdafactorOptions extends OptimizerOptions {
 const EPSILON: Readonly<Record<string, number>> = { f64: 2 ** -52, f32: 2 ** -23, f16: 2 ** -10, bf16: 2 ** -7 };
 /** Averages of squares kept by row and column: memory for rows and columns instead of elements. */
 export class Adafactor extends Optimizer<AdafactorOptions> {
+  protected override readonly kept = ['rows', 'columns', 'squares'];
   override get elementwise(): boolean {
     return false;
   }

@@ -26,6 +26,7 @@ export interface MuonOptions extends OptimizerOptions {
 }
 /** Momentum made orthogonal: for the matrices inside a net; vectors, tables and heads go to AdamW. */
 export class Muon extends Optimizer<MuonOptions> {
+  protected override readonly kept = ['momentum'];
   override get elementwise(): boolean {
     return false;
   }

@@ -108,6 +108,9 @@ export abstract class Optimizer<O extends OptimizerOptions = OptimizerOptions> {
       throw new ArgumentError(`${name}: a parameter stands twice among its groups`);
   }
 
+  /** Names of the tensors that it keeps for a parameter, where it tells: a state with others is another optimizer's. */
+  protected readonly kept: readonly string[] | undefined;
+
   /** Steps that parameter i has taken: those of the optimizer in which it had a gradient. */
   protected stepsOf(i: number): number {
     return this.steps - this.#missed[i];
@@ -241,9 +244,13 @@ export abstract class Optimizer<O extends OptimizerOptions = OptimizerOptions> {
   }
   /** A state of another parameter's shape would be spread over this one, which nothing after it would notice. */
   #checkState(name: string, key: string, value: Tensor): void {
-    const [i] = parsedKey(key);
+    const [i, what] = parsedKey(key);
     const p = this.params[i];
     if (!p) throw new ArgumentError(`${name}: the state ${JSON.stringify(key)} belongs to no parameter`);
+    if (this.kept && what !== MISSED && !this.kept.includes(what))
+      throw new ArgumentError(
+        `${name}: the state ${JSON.stringify(key)} is another optimizer's; its own are ${this.kept.join(', ')}`,
+      );
     if (value.rank > 0 && this.elementwise && !sameShape(value.shape, p.shape))
       throw new ShapeError(
         `${name}: the state ${JSON.stringify(key)} is ${formatShape(value.shape)}, its parameter ` +
@@ -298,6 +305,7 @@ export interface SgdOptions extends OptimizerOptions {
 }
 /** Gradient descent, with momentum if wanted. */
 export class SGD extends Optimizer<SgdOptions> {
+  protected override readonly kept = ['momentum'];
   constructor(params: Trained<SgdOptions>, options: SgdOptions = {}) {
     super(params, options, { learningRate: 1e-2, momentum: 0, dampening: 0, nesterov: false, weightDecay: 0 });
     if (this.groups.some(({ options: o }) => o.nesterov && (o.momentum === 0 || o.dampening !== 0)))
@@ -334,6 +342,7 @@ const ADAMW = { ...ADAM, weightDecay: 0.01 };
  * folded into two numbers.
  */
 export class Adam extends Optimizer<AdamOptions> {
+  protected override readonly kept = ['m', 'v', 'top'];
   constructor(params: Trained<AdamOptions>, options: AdamOptions = {}, defaults: Defaults<AdamOptions> = ADAM) {
     super(params, options, defaults);
   }
@@ -395,6 +404,7 @@ export interface RmsPropOptions extends OptimizerOptions {
 }
 /** Gradients divided by the root of the average of their squares. */
 export class RMSprop extends Optimizer<RmsPropOptions> {
+  protected override readonly kept = ['v', 'mean', 'momentum'];
   constructor(params: Trained<RmsPropOptions>, options: RmsPropOptions = {}) {
     const defaults = { learningRate: 1e-2, alpha: 0.99, eps: 1e-8, momentum: 0, weightDecay: 0, centered: false };
     super(params, options, defaults);
@@ -423,6 +433,7 @@ export interface LionOptions extends OptimizerOptions {
 }
 /** Steps of one size, by the sign of a mix of momentum and gradient. */
 export class Lion extends Optimizer<LionOptions> {
+  protected override readonly kept = ['m'];
   constructor(params: Trained<LionOptions>, options: LionOptions = {}) {
     super(params, options, { learningRate: 1e-4, beta1: 0.9, beta2: 0.99, weightDecay: 0 });
   }
