@@ -1,5 +1,5 @@
-// Recorded steps of a few sequences: products with several vectors, attention over pages in one launch, residuals that a
-// library may add, each against what is known to be right.
+// Recorded steps of a few sequences: products with several vectors, attention over pages in one launch, residuals that
+// a library may add, each against what is known to be right.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { gpuOf } from '../src/backends/generation.js';

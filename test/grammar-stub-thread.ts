@@ -1,4 +1,5 @@
-// The thread of grammars, with one that it never comes to an end with: what was asked before is answered, nothing after.
+// The thread of grammars, with one that it never comes to an end with: what was asked before is answered, nothing
+// after.
 import { parentPort } from 'node:worker_threads';
 import type { GrammarTask } from '../src/engine/grammar.js';
 

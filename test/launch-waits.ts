@@ -1,5 +1,5 @@
-// What GPU work does about time and trouble: streams that wait for each other, uploads, reads that poll, recordings, and
-// calls of the driver that fail half-way, after which the device must go on.
+// What GPU work does about time and trouble: streams that wait for each other, uploads, reads that poll, recordings,
+// and calls of the driver that fail half-way, after which the device must go on.
 import { DriverError, OutOfMemoryError } from '../src/base/errors.js';
 import type { View } from '../src/backends/backend.js';
 import { GpuBackend } from '../src/backends/gpu/gpu.js';

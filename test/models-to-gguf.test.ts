@@ -36,9 +36,10 @@ const distance = (a: Tensor, b: Tensor): number => a.sub(b).abs().max().item() /
 
 /** Types that no architecture of the table stands for. */
 const WITHOUT = new Set(
-  `afmoe apertus aria_text axk1 ctrl deepseek_v32 glm_moe_dsa gpt_neox_japanese kimi_linear laguna mimo_v2_flash mistral4 modernbert-decoder olmo_hybrid bamba biogpt bitnet codegen cohere2_moe cwm dbrx exaone_moe flex_olmo gemma3n_text gemma4_text
-  gpt_neo granitemoe_swa gptj helium hyperclovax jais2 jetmoe mellum minicpm3 minimax ministral
-  nanochat openai-gpt opt persimmon phimoe recurrent_gemma solar_open vaultgemma xglm youtu zamba2
+  `afmoe apertus aria_text axk1 ctrl deepseek_v32 glm_moe_dsa gpt_neox_japanese kimi_linear laguna mimo_v2_flash
+  mistral4 modernbert-decoder olmo_hybrid bamba biogpt bitnet codegen cohere2_moe cwm dbrx exaone_moe flex_olmo
+  gemma3n_text gemma4_text gpt_neo granitemoe_swa gptj helium hyperclovax jais2 jetmoe mellum minicpm3 minimax
+  ministral nanochat openai-gpt opt persimmon phimoe recurrent_gemma solar_open vaultgemma xglm youtu zamba2
   emu3_text_model gemma4_unified_text mllama_text_model`.split(/\s+/),
 );
 /** Models that a file of their architecture would not be, by the folder's name: what is said of them. */
@@ -206,7 +207,7 @@ function byteLevelFolder(pattern: string, more: object = {}): string {
   return folder;
 }
 
-test('byte-level tokenizers get the name of the pre-tokenizer that cuts as theirs does, and give the same tokens', () => {
+test('byte-level tokenizers get the name of the pre-tokenizer that cuts as theirs, and give the same tokens', () => {
   for (const [name, { patterns, ignoreMerges }] of PRE_TYPES) {
     if (!['llama3', 'dbrx', 'qwen2', 'gpt-4o', 'gpt-2', 'tekken', 'bloom'].includes(name)) continue;
     const folder = byteLevelFolder(patterns[0], { ignore_merges: ignoreMerges === true });

@@ -1,8 +1,8 @@
 // `node dist/bench/peers/llama-cpp.js --peer FOLDER [--threads 2] [--json FILE]`: language models of random weights,
 // quantized by this package, read and continued by wick and by node-llama-cpp from the same GGUF file. FOLDER is where
 // `npm install node-llama-cpp` was run; without it wick is timed alone. Each runs in a process of its own that waits
-// while the other works; rounds alternate, and the best of each counts. With --models FOLDER the files are kept there and
-// found again, so that a run is nothing but measuring.
+// while the other works; rounds alternate, and the best of each counts. With --models FOLDER the files are kept there
+// and found again, so that a run is nothing but measuring.
 import { type ChildProcess, fork } from 'node:child_process';
 import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { cpus, tmpdir } from 'node:os';

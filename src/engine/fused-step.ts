@@ -1,6 +1,6 @@
 // One token, or one of each of a few sequences, through a decoder in few launches: products take norms, biases, gates
-// and residuals along, attention takes norms of queries and keys, the rope and the cache, and a mixture reads its chosen
-// experts alone. Which launches a layer has follows from its features.
+// and residuals along, attention takes norms of queries and keys, the rope and the cache, and a mixture reads its
+// chosen experts alone. Which launches a layer has follows from its features.
 import type { DecodeSteps, NewToken, Product } from '../backends/gpu/decode.js';
 import type { Choice } from '../backends/gpu/decode-experts.js';
 import {

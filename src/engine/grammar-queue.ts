@@ -1,5 +1,5 @@
-// The thread of grammars as its owner sees it: tasks are answered in their order, so what it is at is known, and for how
-// long. A thread that takes too long over one thing does not hear anyone, so that it can only be ended.
+// The thread of grammars as its owner sees it: tasks are answered in their order, so what it is at is known, and for
+// how long. A thread that takes too long over one thing does not hear anyone, so that it can only be ended.
 import { Worker } from 'node:worker_threads';
 import type { GrammarReply, GrammarTask } from './grammar.js';
 

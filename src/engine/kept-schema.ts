@@ -1,4 +1,5 @@
-// JSON schemas as xgrammar keeps them: what it passes over without a word is written in another way, or refused by name.
+// JSON schemas as xgrammar keeps them: what it passes over without a word is written in another way, or refused by
+// name.
 import { ArgumentError } from '../base/errors.js';
 
 type Schema = Readonly<Record<string, unknown>>;

@@ -419,7 +419,9 @@ export interface Features {
   readonly tied: boolean;
   /** The parts whose products add a bias: one that a file lacks is missing, one of another part is refused. */
   readonly biases: readonly Role[];
-  /** With more keys than these an indexer would choose among them, which nothing here does: longer texts are refused. */
+  /**
+   * With more keys than these an indexer would choose among them, which nothing here does: longer texts are refused.
+   */
   readonly mostKeys?: number;
   /** Tokens see those behind them, too: the model makes vectors of texts, and continues none. */
   readonly bothWays?: boolean;

@@ -26,7 +26,9 @@ function setRate(optimizer: HasRate, rate: number, by: object = optimizer): void
   optimizer.learningRate = rate;
   lastSet.set(optimizer, { by, rate });
 }
-/** The rate that factors are of: what the optimizer has, or had before schedulers were made for it one after another. */
+/**
+ * The rate that factors are of: what the optimizer has, or had before schedulers were made for it one after another.
+ */
 function firstRate(optimizer: HasRate): number {
   const last = lastSet.get(optimizer);
   const fresh = last?.by instanceof Scheduler && last.by.at === 0 && last.rate === optimizer.learningRate;

@@ -8,9 +8,19 @@ const inLayer =
     name.startsWith(`blk.${i}.`);
 
 /** Keys that say how large a part of a layer is or how many of it there are, and what no model comes near. */
-const SIZE =
-  /(head_count|head_count_kv|(key|value|embedding|feed_forward)_length(_swa|_mla)?|dimension_count(_swa)?|_rank|head_dim|(inner|state)_size|conv_kernel|l_cache|(expert|group)(_used|_shared)?_count|per_layer_input|latent_size)$/;
+const SIZES = [
+  ...['head_count', 'head_count_kv', '(key|value|embedding|feed_forward)_length(_swa|_mla)?', 'dimension_count(_swa)?'],
+  ...['_rank', 'head_dim', '(inner|state)_size', 'conv_kernel', 'l_cache', '(expert|group)(_used|_shared)?_count'],
+  ...['per_layer_input', 'latent_size'],
+];
+const SIZE = new RegExp(`(${SIZES.join('|')})$`);
 const LARGEST = 2 ** 20;
+
+const HARMLESS = new Set(
+  `vocab_size context_length block_count rope.dimension_count rope.dimension_sections tensor_data_layout
+  rope.scaling.finetuned attention.key_length attention.value_length attention.key_length_swa
+  attention.value_length_swa expert_feed_forward_length feed_forward_length nextn_predict_layers`.split(/\s+/),
+);
 
 /** The keys of one architecture; remembers which were asked for. */
 export class Metadata {
@@ -86,13 +96,15 @@ export class Metadata {
     const v = this.get(key);
     return typeof v === 'object' && v !== null ? Array.from(v as Iterable<number | boolean>) : undefined;
   }
+  /** Sizes that the tensors tell, too, and what means nothing to an answer; a model that looks both ways is another. */
+  #harmless(key: string): boolean {
+    return HARMLESS.has(key) || (key === 'attention.causal' && this.get(key) === true);
+  }
   /** Keys that nobody asked for and that may change the result. */
   unread(): string[] {
-    const harmless =
-      /^(vocab_size|context_length|block_count|rope\.dimension_count|rope\.dimension_sections|tensor_data_layout|rope\.scaling\.finetuned|attention\.causal|attention\.(key|value)_length(_swa)?|expert_feed_forward_length|feed_forward_length|nextn_predict_layers)$/;
     return [...this.source.metadata.keys()].filter((full) => {
       const key = full.slice(this.architecture.length + 1);
-      return full.startsWith(`${this.architecture}.`) && !this.#read.has(key) && !harmless.test(key);
+      return full.startsWith(`${this.architecture}.`) && !this.#read.has(key) && !this.#harmless(key);
     });
   }
   refuseUnread(): void {
