@@ -25,6 +25,21 @@ const sim = probe('sim:32');
 const device = sim.device as Device;
 const skip = sim.missing ?? false;
 
+/** Must come first: no op of this process has read indices before it. */
+test('an index out of range inside a recording is told of, however often it runs afterwards', { skip }, () => {
+  const [table, index] = [tensor([1, 2, 3], { device }), tensor(Int32Array.of(7), { device })];
+  let out: Tensor | undefined;
+  const replay = device.capture(() => {
+    out = scope(() => table.indexSelect(0, index));
+  });
+  replay.launch();
+  index.assign(tensor(Int32Array.of(1), { device }));
+  replay.launch();
+  assert.throws(() => out?.toArray(), /indexSelect: an index was out of range/);
+  replay.dispose(); // and the words that tell of it stay
+  assert.throws(() => table.indexSelect(0, tensor(Int32Array.of(9), { device })).toArray(), /indexSelect: an index/);
+});
+
 class Net extends nn.Module {
   words: nn.Embedding;
   inner: nn.Linear;

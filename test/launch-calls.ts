@@ -54,7 +54,8 @@ const decoding =
     d.router({ x, norm, weight: view('f32', 8, 512), bias: view('f32', 8), logits });
     const gates = { choice: guarded, logits, x, out, norm: wide, activation: 'silu' };
     const other = { ...choice, score: 'softmax', weights: 'kept' } as const;
-    d.chosenSum({ choice: other, logits, x: out, out: x, residual, weight: view(dtype, 8, 512, 512) });
+    for (const each of [other, { ...other, weights: 'normalised' } as const])
+      d.chosenSum({ choice: each, logits, x: out, out: x, residual, weight: view(dtype, 8, 512, 512) });
     const sum = { choice, logits, x: out, out: x, residual };
     for (const every of [0, 640]) {
       const [gateUp, down] = every ? [view(dtype, 2 * every, 512), view(dtype, 512, every)] : [];

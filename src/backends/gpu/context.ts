@@ -128,15 +128,20 @@ export class GpuContext {
    * remember that it speaks for them, so that whoever reads one of them later is told again.
    */
   fault(op: string, outputs: readonly View[]): Address {
-    if (!this.#faults) {
-      this.#faults = this.allocator.alloc(4 * FAULT_WORDS);
-      this.device.memset(this.#faults.address, 0, 4 * FAULT_WORDS, this.stream);
-    }
+    const words = this.faultWords();
     let at = this.#indexing.indexOf(op);
     if (at < 0) at = this.#indexing.push(op) - 1;
     this.#unseen = true;
     for (const { memory } of outputs) (memory as GpuMemory).suspect = { op, look: this.#looks };
-    return this.#faults.address + 4 * at;
+    return words.address + 4 * at;
+  }
+  /** There before anything is recorded: a recording would clear them whenever it runs, and take them with it. */
+  faultWords(): GpuMemory {
+    if (!this.#faults) {
+      this.#faults = this.allocator.alloc(4 * FAULT_WORDS);
+      this.device.memset(this.#faults.address, 0, 4 * FAULT_WORDS, this.stream);
+    }
+    return this.#faults;
   }
 
   /** Whether ops that read indices ran since the last look; a recording sets it again whenever it is launched. */

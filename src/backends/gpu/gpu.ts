@@ -268,6 +268,7 @@ export class GpuBackend implements Backend {
     const { context } = this;
     const { device, stream, allocator } = context;
     let graph = 0;
+    context.faultWords();
     allocator.record(pool, () => {
       device.beginCapture(stream);
       context.recording = told;
