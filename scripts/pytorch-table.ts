@@ -321,8 +321,16 @@ const DIFFERENT: Readonly<Record<string, string>> = {
   RMSNorm: "eps is 1e-5 unless said; PyTorch's default is the dtype's epsilon",
   softplus: 'takes no beta: `new Softplus(beta)` of wick/nn, or `x.mul(beta).softplus().div(beta)`',
   ctc_loss: 'the gradient is that of the log-probabilities given; PyTorch gives the one through log_softmax',
-  'relu, max, min, amax, argmax of NaN':
+  'relu, max, min, amax, argmax, max pools of NaN':
     'NaN is passed over in f32 and f64, and relu of NaN is 0, by the rule of Candle',
+  'sum(dim=[])': 'the tensor as it is: no dimension is summed over, where PyTorch sums over all',
+  'masked_select(mask), x[mask]':
+    '`x.maskedSelect(mask)` broadcasts and answers a vector, `x.at(mask)` takes rows; as in PyTorch',
+  'optimizers of f16 parameters':
+    "steps and averages are f32, where PyTorch's Adam gives infinities and NaN for small gradients",
+  'eta_min of parameter groups':
+    'groups keep their ratio to the rate of the optimizer, also at the end of a cosine, in a cycle of OneCycleLR and ' +
+    'of CyclicLR; PyTorch takes the same number for every group',
   'max(dim), min(dim)': 'values alone; elements that tie share the gradient, as of amax, where PyTorch gives it to one',
   'x.sum(0), x.softmax(-1) of a single number':
     'refused: a tensor without dimensions has none to name; `x.sum()`, or `x.unsqueeze(0)` first',
@@ -333,7 +341,8 @@ const DIFFERENT: Readonly<Record<string, string>> = {
   'two schedulers of one optimizer':
     'refused when the first one steps after the other: SequentialLR and ChainedScheduler join them',
   'OneCycleLR, CyclicLR':
-    'the rate alone is moved, as with cycle_momentum=False; PyTorch moves the momentum, or beta1, too unless told not to',
+    'the rate alone is moved, as with cycle_momentum=False; PyTorch moves the momentum, or beta1, too unless told ' +
+    'not to',
   'BatchNorm(momentum=None)': 'refused: a number from 0 to 1',
   'a learning rate set by hand':
     'a scheduler refuses its next step, which would undo it: set `at` of the scheduler, or make a new one',
@@ -355,22 +364,25 @@ const DIFFERENT: Readonly<Record<string, string>> = {
   'MultiheadAttention, attn_mask':
     "true where a query sees a key; PyTorch's truth values of this one layer say the opposite",
   binary_cross_entropy:
-    'what is no probability is refused on the CPU; on a GPU its loss is NaN, without a wait; where input and target are ' +
-    'both 0 or both 1 the gradient is that of the logarithm, 1 or -1, where PyTorch has 0',
+    'what is no probability is refused on the CPU; on a GPU its loss is NaN, without a wait; where input and target ' +
+    'are both 0 or both 1 the gradient is that of the logarithm, 1 or -1, where PyTorch has 0',
   'torch.save':
     'a state dict: `saveTensors("model.pt", model.stateDict())`, or `model.save("model.pt")`, which torch.load reads; ' +
     'other objects are not written',
-  one_hot: 'f32 unless said, ready for products; the number of classes is given',
+  one_hot:
+    'f32 unless said, ready for products; the number of classes is given; an index of -1 has zeros alone, by the rule ' +
+    'of Candle, where PyTorch refuses it',
   'randint, arange, tensor([1, 2])': 'randint is i64, arange and lists of whole numbers are f32 unless said',
   'std(dim, unbiased)': 'std(dims, keepdim, correction): `x.std(1, false, 0)`',
   'loss modules':
     '`new CrossEntropyLoss({ labelSmoothing: 0.1 }).forward(logits, target)`: options are one object, and a loss is a ' +
     'module since activations and pools are; the functions behind them are `losses.crossEntropy` and so on',
   'optim.lr_scheduler':
-    '`new StepLR(optimizer, 30, 0.1)` and so on, arguments in the order of PyTorch, options of OneCycleLR and CyclicLR by name; each ' +
-    'is a `Scheduler` with a schedule, and schedules are functions that combine: `warmup(100, cosineDecay(1000))`',
+    '`new StepLR(optimizer, 30, 0.1)` and so on, arguments in the order of PyTorch, options of OneCycleLR and CyclicLR ' +
+    'by name; each is a `Scheduler` with a schedule, and schedules are functions that combine: `warmup(100, cosineDecay(1000))`',
   'options by name':
-    "camelCase, and some shorter or longer: lr is `learningRate`, betas `{ beta1, beta2 }`, batch_size `batch`, num_layers `layers`, is_causal `causal`, scale_factor `scale`; PyTorch's name is refused with ours",
+    'camelCase, and some shorter or longer: lr is `learningRate`, betas `{ beta1, beta2 }`, batch_size `batch`, ' +
+    "num_layers `layers`, is_causal `causal`, scale_factor `scale`; PyTorch's name is refused with ours",
   'x.size(0), layer(x)': '`x.shape[0]` (`x.size` is the number of elements), `layer.forward(x)`',
   'conv and pools without a batch': '`x.unsqueeze(0)` first: the batch is never left out',
   'conv2d, padding="same"':
@@ -406,7 +418,8 @@ export function namesPage(): string {
     '',
     "# PyTorch's names and ours",
     '',
-    `${count(all.filter(([, ours]) => ours))} of ${count(all)} names have an answer. \`x\` is a tensor; a call without one is a function of the package. Numbers of every op`,
+    `${count(all.filter(([, ours]) => ours))} of ${count(all)} names have an answer. \`x\` is a tensor; a call without ` +
+      'one is a function of the package. Numbers of every op',
     'are held against those of PyTorch (docs/ops.md says which program speaks for which op).',
     '',
     ...lines,

@@ -95,3 +95,30 @@ test('what at() copied is not written: the tensor it came from would stay as it 
   z.at('::2').assign(own);
   assert.deepEqual(z.toArray(), [5, 0, 5, 0]);
 });
+
+test('maskedSelect broadcasts, as PyTorch does: a mask of a row picks columns, also of a square', () => {
+  const x = arange(0, 9).reshape([3, 3]);
+  const mask = tensor([true, false, true]);
+  assert.deepEqual(x.maskedSelect(mask).toArray(), [0, 2, 3, 5, 6, 8]);
+  assert.deepEqual(x.maskedSelect(mask.unsqueeze(1)).toArray(), [0, 1, 2, 6, 7, 8]);
+  assert.deepEqual(x.at(mask).toArray(), [
+    [0, 1, 2],
+    [6, 7, 8],
+  ]);
+  assert.deepEqual(
+    tensor([5, 6])
+      .maskedSelect(
+        tensor([
+          [true, false],
+          [true, true],
+        ]),
+      )
+      .toArray(),
+    [5, 5, 6],
+  );
+  assert.throws(() => x.maskedSelect(tensor([true, false])), /maskedSelect: .*do not broadcast/);
+});
+
+test('the length of a tensor is refused: a loop up to undefined would run no time', () => {
+  assert.throws(() => (zeros([3]) as unknown as { length: number }).length, /x\.length: here it is x\.shape\[0\]/);
+});

@@ -276,3 +276,48 @@ test('gaussianNll with its constant', () => {
   const more = nn.losses.gaussianNll(mean, y, variance, { full: true }).item();
   assert.ok(Math.abs(more - nn.losses.gaussianNll(mean, y, variance).item() - 0.9189385) < 1e-6);
 });
+
+test('a parameter in f16 is stepped in f32: small gradients move it as far as large ones, and none leaves it be', () => {
+  const gradient = tensor([0, 1e-4, 1]).cast('f16');
+  for (const [name, make] of Object.entries(OPTIMIZERS)) {
+    if (name === 'SGD' || name === 'Adafactor' || name === 'Adadelta' || name === 'Rprop') continue;
+    const [half, whole] = ['f16', 'f32'].map((dtype) =>
+      zeros([3])
+        .cast(dtype as 'f16')
+        .requireGrad(),
+    );
+    const optimizers = [half, whole].map((p) => make([p], { learningRate: 0.0625 }));
+    for (let i = 0; i < 3; i++)
+      [half, whole].forEach((p, k) => optimizers[k].step(p.mul(gradient.cast(p.dtype)).sum().backward()));
+    assert.equal(half.dtype, 'f16', name);
+    const [got, want] = [half, whole].map((p) => p.cast('f64').toArray<number[]>());
+    for (const [i, w] of want.entries())
+      assert.ok(Math.abs(got[i] - w) <= 2e-3 * (Math.abs(w) + 0.01), `${name}: ${got} instead of ${want}`);
+    const again = make([half], { learningRate: 0.0625 });
+    const stored = new Map([...optimizers[0].stateDict()].map(([key, t]) => [key, t.cast('f16')]));
+    again.loadStateDict(stored, 3);
+    for (const t of again.stateDict().values()) assert.equal(t.dtype, 'f32', name);
+  }
+});
+
+test('poissonNll with full adds the approximation of ln(y!) for counts above 1', () => {
+  const [x, y] = [tensor([0.5, 1, 2]), tensor([0, 1, 5])];
+  near(nn.losses.poissonNll(x, y, { full: true, reduction: 'none' }), [1.6487212, 1.7182817, 2.1598592], 'full');
+});
+
+test('ctc refuses tensors where it takes lists, and says how to make them', () => {
+  const [x, labels] = [zeros([4, 1, 3]).logSoftmax(2), zeros([1, 2], { dtype: 'i64' })];
+  assert.throws(() => nn.losses.ctc(x, labels as never, [4]), /ctc: labels are a list, not a tensor.*targets\.toArray/);
+  assert.throws(() => nn.losses.ctc(x, [[1]], labels as never, [2] as never), /ctc: input lengths are a list/);
+});
+
+test('a state dict within a checkpoint is refused with the prefix that its names stand behind', () => {
+  const layer = new nn.Linear(2, 2);
+  const whole = new Map([...layer.stateDict()].map(([name, t]) => [`model.${name}`, t]));
+  whole.set('optimizer.0.m', zeros([1]));
+  assert.throws(() => layer.loadStateDict(whole), /they stand there behind "model\.": give \{ prefix: "model\." \}/);
+  assert.deepEqual(layer.loadStateDict(whole, { prefix: 'model.' }).missing, []);
+  whole.delete('model.bias');
+  assert.throws(() => layer.loadStateDict(whole), /strict: false/);
+  assert.throws(() => (layer as unknown as { load_state_dict(): void }).load_state_dict(), /model\.loadStateDict/);
+});

@@ -34,6 +34,12 @@ function check(
   if (x.rank !== 3)
     throw new ShapeError(`ctc: log-probabilities are (time, batch, classes), not ${formatShape(x.shape)}`);
   const [time, batch, classes] = x.shape;
+  for (const [what, list] of Object.entries({ labels, 'input lengths': inputLengths }))
+    if (!Array.isArray(list))
+      throw new ArgumentError(
+        `ctc: ${what} are a list, not a tensor; of targets and target lengths as PyTorch has them, labels are ` +
+          'targets.toArray().map((row, i) => row.slice(0, lengths[i]))',
+      );
   if (labels.length !== batch) throw new ArgumentError(`ctc: ${labels.length} lists of labels for a batch of ${batch}`);
   lengths('input lengths', inputLengths, batch, time);
   for (const list of labels)
@@ -55,10 +61,10 @@ export function ctc(
   inputLengths: readonly number[],
   options: CtcOptions = {},
 ): Tensor {
-  requireOptions('ctc', options, ['blank', 'reduction', 'zeroInfinity']);
   const x = logProbabilities;
+  check(x, labels, inputLengths, options.blank ?? 0);
+  requireOptions('ctc', options, ['blank', 'reduction', 'zeroInfinity']);
   const { blank = 0, reduction = 'mean', zeroInfinity = false } = options;
-  check(x, labels, inputLengths, blank);
   const [time, batch] = x.shape;
 
   // States are the labels with blanks around: blank, a, blank, b, blank.

@@ -275,15 +275,32 @@ export interface PoissonOptions extends LossOptions {
   readonly logInput?: boolean;
   /** Added to a rate before its logarithm; default 1e-8. */
   readonly eps?: number;
+  /** Adds Stirling's approximation of ln(y!) for targets above 1, which does not depend on the input; default false. */
+  readonly full?: boolean;
 }
-/** The negative logarithm of the probability of counts, without the term that does not depend on the input. */
+/** Stirling's approximation of ln(t!), 0 for t up to 1. */
+function stirling(t: Tensor): Tensor {
+  const large = t.gt(1);
+  const n = large.where(t, t.onesLike());
+  const term = n
+    .mul(n.log())
+    .sub(n)
+    .add(
+      n
+        .affine(2 * Math.PI, 0)
+        .log()
+        .affine(0.5, 0),
+    );
+  return large.where(term, t.zerosLike());
+}
+/** The negative logarithm of the probability of counts; without `full` it lacks what does not depend on the input. */
 export function poissonNll(x: Tensor, y: Tensor, options: PoissonOptions = {}): Tensor {
-  requireOptions('poissonNll', options, ['reduction', 'logInput', 'eps']);
+  requireOptions('poissonNll', options, ['reduction', 'logInput', 'eps', 'full']);
   sameShapes('poissonNll', x, y);
   const t = y.cast(x.dtype);
   const each =
     (options.logInput ?? true) ? x.exp().sub(t.mul(x)) : x.sub(t.mul(x.affine(1, options.eps ?? 1e-8).log()));
-  return reduced('poissonNll', each, options.reduction);
+  return reduced('poissonNll', options.full ? each.add(stirling(t)) : each, options.reduction);
 }
 /** Options of gaussianNll. */
 export interface GaussianOptions extends LossOptions {

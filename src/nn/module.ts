@@ -162,8 +162,8 @@ export abstract class Module {
     if (strict && missing.length + unexpected.length > 0)
       throw new ArgumentError(
         'loadStateDict: the names differ from those of ' +
-          `${this.constructor.name};${listed(' missing', missing)}${listed(' unexpected', unexpected)} give { ` +
-          'strict: false } to load what fits',
+          `${this.constructor.name};${listed(' missing', missing)}${listed(' unexpected', unexpected)} ` +
+          advice([...own.keys()], missing, unexpected),
       );
     for (const [name, t] of own) {
       const source = given.get(name);
@@ -316,6 +316,10 @@ const OTHER_NAMES: Readonly<Record<string, string>> = {
   registerForwardHook: 'model.onForward(hook)',
   registerForwardPreHook: 'model.onBeforeForward(hook)',
   registerFullBackwardHook: 'model.onBackward(hook)',
+  state_dict: 'model.stateDict()',
+  load_state_dict: 'model.loadStateDict(state), or model.load(file)',
+  named_parameters: 'model.namedParameters()',
+  named_modules: 'model.namedModules()',
 };
 for (const [name, ours] of Object.entries(OTHER_NAMES)) {
   const refuse = (): never => {
@@ -337,6 +341,16 @@ function snake(name: string): string {
 function added<T>(set: Set<T>, hook: T): () => void {
   set.add(hook);
   return () => void set.delete(hook);
+}
+
+/** What to do where names differ: the same names behind a prefix are meant, as of a checkpoint with more than a model. */
+function advice(own: readonly string[], missing: readonly string[], unexpected: readonly string[]): string {
+  const [first] = missing;
+  const others = new Set(unexpected);
+  const prefix = unexpected.find((name) => first !== undefined && name.endsWith(`.${first}`))?.slice(0, -first.length);
+  return prefix !== undefined && own.every((name) => others.has(prefix + name))
+    ? `they stand there behind ${JSON.stringify(prefix)}: give { prefix: ${JSON.stringify(prefix)} }`
+    : 'give { strict: false } to load what fits';
 }
 
 function listed(what: string, names: readonly string[]): string {

@@ -1,5 +1,6 @@
 // Optimizers: each is a rule for one parameter and its state; steps run on the device, in place, with nothing read
 // back.
+import type { DType } from '../base/dtype.js';
 import { ArgumentError, ShapeError, UnsupportedError } from '../base/errors.js';
 import { formatShape, sameShape } from '../base/shape.js';
 import { requireOptions } from '../ops/kernel-row.js';
@@ -153,8 +154,9 @@ export abstract class Optimizer<O extends OptimizerOptions = OptimizerOptions> {
           const later = recorded && { step: recorded, key, options: () => this.#optionsOf(group) };
           if (this.updateInPlace({ ...tensors, ...(later && { later }) }, i, now)) return;
           if (recorded) this.#refuseRecording(p);
-          const own = grad.dtype === p.dtype ? grad : grad.cast(p.dtype);
-          p.assign(this.update(p, scale ? own.mul(scale.cast(p.dtype)) : own, i, now));
+          const wide = p.cast(steppedIn(p));
+          const own = grad.cast(wide.dtype);
+          p.assign(this.update(wide, scale ? own.mul(scale.cast(wide.dtype)) : own, i, now).cast(p.dtype));
           into?.assign(p.cast(into.dtype));
         });
       });
@@ -193,11 +195,12 @@ export abstract class Optimizer<O extends OptimizerOptions = OptimizerOptions> {
   }
 
   /** A state tensor of parameter i; zeros of its shape at first, or of another. */
-  protected state(name: string, i: number, first: () => Tensor = () => this.params[i].zerosLike()): Tensor {
+  protected state(name: string, i: number, first?: () => Tensor): Tensor {
     const key = `${i}.${name}`;
     const known = this.#state.get(key);
     if (known) return known;
-    const made = keep(first());
+    const p = this.params[i];
+    const made = keep(first?.() ?? p.newZeros(p.shape, steppedIn(p)));
     this.#state.set(key, made);
     return made;
   }
@@ -232,14 +235,16 @@ export abstract class Optimizer<O extends OptimizerOptions = OptimizerOptions> {
         this.#missed[i] = Number(value.item());
         continue;
       }
+      const p = this.params[i];
+      const given = value.to(p.device).cast(value.dtype === 'f16' ? steppedIn(p) : value.dtype);
       const known = this.#state.get(key);
       // In place where it can be: a recorded step goes on with the tensor that it knows.
-      if (known && known.dtype === value.dtype && sameShape(known.shape, value.shape)) {
-        noGrad(() => known.assign(value.to(this.params[i].device)));
+      if (known && known.dtype === given.dtype && sameShape(known.shape, given.shape)) {
+        noGrad(() => known.assign(given));
         continue;
       }
       known?.dispose();
-      this.#state.set(key, keep(value.to(this.params[i].device).copy()));
+      this.#state.set(key, keep(given.copy()));
     }
   }
   /** A state of another parameter's shape would be spread over this one, which nothing after it would notice. */
@@ -263,6 +268,11 @@ function parsedKey(key: string): readonly [parameter: number, what: string] {
   const dot = key.indexOf('.');
   return [Number(key.slice(0, dot)), key.slice(dot + 1)];
 }
+/**
+ * The dtype that a parameter's step and its averages are computed in. f16 holds neither the square of a gradient of
+ * 1e-4 nor an eps of 1e-8: a step would divide by nothing.
+ */
+const steppedIn = ({ dtype }: Tensor): DType => (dtype === 'f16' ? 'f32' : dtype);
 /** A parameter, its gradient and what a step folds in. */
 interface StepTensors {
   readonly p: Tensor;
@@ -307,7 +317,7 @@ export interface SgdOptions extends OptimizerOptions {
 export class SGD extends Optimizer<SgdOptions> {
   protected override readonly kept = ['momentum'];
   constructor(params: Trained<SgdOptions>, options: SgdOptions = {}) {
-    super(params, options, { learningRate: 1e-2, momentum: 0, dampening: 0, nesterov: false, weightDecay: 0 });
+    super(params, options, { learningRate: 1e-3, momentum: 0, dampening: 0, nesterov: false, weightDecay: 0 });
     if (this.groups.some(({ options: o }) => o.nesterov && (o.momentum === 0 || o.dampening !== 0)))
       throw new ArgumentError('SGD: nesterov looks ahead along a momentum, which must be above 0, without dampening');
   }

@@ -1,6 +1,6 @@
 // Indexing as people write it: numbers, slices, new axes, ellipsis, index tensors and boolean masks.
 import { ArgumentError, ShapeError } from '../base/errors.js';
-import { formatShape, sameShape } from '../base/shape.js';
+import { broadcastShapes, formatShape, sameShape } from '../base/shape.js';
 import { flatPlaces } from '../ops/arrange.js';
 import { tensor } from './create.js';
 import type { Tensor } from './tensor.js';
@@ -159,11 +159,8 @@ function selectMasked(x: Tensor, mask: Tensor, dim: number): Tensor {
   return joined.indexSelect(dim, tensor(BigInt64Array.from(ids), { device: x.device }));
 }
 
-/** Elements where the mask is not 0, as a vector (or along the leading dimensions the mask covers). */
+/** Elements where the mask is not 0, as a vector; both are broadcast to one shape. Rows by a mask are `x.at(mask)`. */
 export function maskedSelect(x: Tensor, mask: Tensor): Tensor {
-  if (mask.rank > x.rank)
-    throw new ArgumentError(
-      `maskedSelect: mask ${formatShape(mask.shape)} has more dimensions than ${formatShape(x.shape)}`,
-    );
-  return selectMasked(x, mask, 0);
+  const shape = broadcastShapes('maskedSelect', x.shape, mask.shape);
+  return selectMasked(x.broadcastTo(shape), mask.broadcastTo(shape), 0);
 }

@@ -29,6 +29,7 @@ const OTHER: Readonly<Record<string, string>> = {
   greater: 'x.gt(y)',
   half: "x.cast('f16')",
   int: "x.cast('i32')",
+  length: 'x.shape[0] for rows, x.size for elements',
   less: 'x.lt(y)',
   long: "x.cast('i64')",
   matMul: 'x.matmul(y)',
