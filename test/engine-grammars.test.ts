@@ -10,6 +10,7 @@ import { loadTokenizer } from '../src/tokenizers/index.js';
 
 const VOCABULARY = 1024;
 const END = 0;
+const SLOW = 1000;
 const PATIENCE = 30_000;
 const tokenizer = loadTokenizer(join(packageRoot, 'models/builtin'));
 const thread = new URL('./grammar-stub-thread.js', import.meta.url);
@@ -19,11 +20,14 @@ const tokensOf = (text: string): number[] => [...tokenizer.encode(text)].filter(
 /** A worker whose patience passes when the test says so. */
 async function patiently(body: (worker: GrammarWorker, pass: (ms: number) => Promise<void>) => Promise<void>) {
   mock.timers.enable({ apis: ['setTimeout'] });
-  const worker = new GrammarWorker(tokenizer, VOCABULARY, { patience: PATIENCE, thread });
+  const worker = new GrammarWorker(tokenizer, VOCABULARY, { patience: { slow: SLOW, late: PATIENCE }, thread });
   try {
     await body(worker, async (ms) => {
-      mock.timers.tick(ms);
-      for (let turn = 0; turn < 3; turn++) await new Promise((r) => setImmediate(r));
+      // What begins after a second begins then, not at the end of a longer time.
+      for (let left = ms; left > 0; left -= SLOW) {
+        mock.timers.tick(Math.min(left, SLOW));
+        for (let turn = 0; turn < 3; turn++) await new Promise((r) => setImmediate(r));
+      }
     });
   } finally {
     await worker.dispose();
@@ -106,7 +110,11 @@ test('a grammar that is late ends alone; the others go on where they were', () =
 
 test('patience counts for the grammar whose turn it is, and is lost once for those that wait for the same', () =>
   patiently(async (worker, pass) => {
-    (await worker.open(DIGITS, [END])).close();
+    const first = await worker.open(DIGITS, [END]);
+    await worker.open(SCHEMA, [END]); // a second thread begins, which has the most to do from here on
+    for (const pattern of ['[xy]+', '[xz]+', '[yz]+', 'x']) await worker.open({ kind: 'regex', pattern }, [END]);
+    first.close();
+    // The second grammar waits behind the first, and goes to the other thread when that has had its second.
     const late = ['one', 'two', 'one'].map((name) => fate(worker.open(endless(name), [END])));
     await pass(PATIENCE);
     const sentence = 'grammar: it takes longer than 30 seconds to compile';
@@ -114,12 +122,47 @@ test('patience counts for the grammar whose turn it is, and is lost once for tho
       late.map((l) => l.settled),
       [sentence, undefined, sentence],
     );
-    await pass(PATIENCE - 1);
+    await pass(SLOW - 1);
     assert.equal(late[1].settled, undefined);
     await pass(1);
     assert.equal(late[1].settled, sentence);
     assert.ok(await worker.open(DIGITS, [END]));
   }));
+
+test('whoever waits behind a grammar that takes more than a second goes on elsewhere, long before it is given up', () =>
+  patiently(async (worker, pass) => {
+    const state = await worker.open(DIGITS, [END]);
+    const [first, second] = tokensOf('123xyz');
+    state.accept(first);
+    await state.ready();
+    const late = fate(worker.open(endless('one'), [END]));
+    const waiting = fate(worker.open({ kind: 'regex', pattern: '[xy]+' }, [END]));
+    state.accept(second);
+    await pass(SLOW);
+    await state.ready(); // without another thread it would come no sooner than the other is given up
+    const fresh = new GrammarWorker(tokenizer, VOCABULARY);
+    assert.deepEqual([...state.mask], await maskAfter(fresh, DIGITS, [first, second]));
+    await fresh.dispose();
+    while (waiting.settled === undefined) await new Promise((r) => setImmediate(r));
+    assert.equal(waiting.settled, 'opened');
+    assert.equal(late.settled, undefined);
+  }));
+
+test('threads that are at the grammars of clients who have gone are ended, and others serve', async () => {
+  const worker = new GrammarWorker(tokenizer, VOCABULARY, { patience: { slow: 20, late: PATIENCE }, thread });
+  const state = await worker.open(DIGITS, [END]);
+  const clients = ['one', 'two', 'three', 'four', 'five'].map((name) => {
+    const client = new AbortController();
+    return { client, late: fate(worker.open(endless(name), [END], client.signal)) };
+  });
+  state.accept(tokensOf('1')[0]);
+  await new Promise((r) => setTimeout(r, 200)); // by now more than one of them has a thread that hears nobody
+  for (const { client } of clients) client.abort();
+  await state.ready();
+  assert.ok(await worker.open(SCHEMA, [END]));
+  for (const { late } of clients) assert.equal(late.settled, 'grammar: nobody waits for it');
+  await worker.dispose();
+});
 
 test('whoever waits hears of the end', async () => {
   const worker = new GrammarWorker(tokenizer, VOCABULARY, { thread });

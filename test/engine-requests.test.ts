@@ -15,6 +15,7 @@ import {
   QueueFullError,
   TextEngine,
 } from '../src/engine/index.js';
+import { type GrammarCompiler, GrammarWorker } from '../src/engine/grammar.js';
 import { completionOf } from '../src/engine/reply.js';
 import { keep } from '../src/tensor/scope.js';
 import type { Tensor } from '../src/tensor/tensor.js';
@@ -315,6 +316,52 @@ test('answers keep to grammars', async () => {
     (e) => e instanceof ArgumentError && /grammar: .*parser error/i.test(e.message),
   );
   assert.equal(engine.status().pagesUsed, 0);
+});
+
+test('nobody waits for the mask of another answer; that one goes on as if nothing had been', async () => {
+  const own = await LanguageModel.load();
+  const masks = new GrammarWorker(own.tokenizer, own.model.config.vocabSize);
+  /** Kept when the mask after the fourth token may come. */
+  let release = (): void => {};
+  let reach = (): void => {};
+  const held = new Promise<void>((resolve) => (release = resolve));
+  const reached = new Promise<void>((resolve) => (reach = resolve));
+  const grammars: GrammarCompiler = {
+    dispose: () => masks.dispose(),
+    open: async (...asked) => {
+      const state = await masks.open(...asked);
+      let accepted = 0;
+      return {
+        get mask() {
+          return state.mask;
+        },
+        get complete() {
+          return state.complete;
+        },
+        ready: () => {
+          if (accepted !== 4) return state.ready();
+          reach();
+          return held.then(() => state.ready());
+        },
+        accept: (token) => {
+          accepted++;
+          state.accept(token);
+        },
+        close: () => state.close(),
+      };
+    },
+  };
+  const slow = new TextEngine(own.model, own.tokenizer, { grammars });
+  const bound: Asked = { grammar: { kind: 'regex', pattern: '[a-m ]{12}' }, temperature: 1, seed: 3 };
+  const late = ask(bound, slow);
+  await reached;
+  const other = await ask({}, slow); // would never come to an end
+  assert.equal(other.text, (await ask({})).text);
+  release();
+  assert.equal((await late).text, (await ask(bound)).text);
+  assert.equal(slow.status().pagesUsed, 0);
+  await slow.dispose();
+  own.dispose();
 });
 
 test('the library: chat, batches, scores, vectors', async () => {

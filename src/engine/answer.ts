@@ -54,6 +54,9 @@ export class Answer {
   readonly #stops: ReadonlySet<number>;
   readonly #rule: DrawRule | undefined;
   #state: GrammarState | undefined;
+  #closing: AbortController | undefined;
+  /** Its mask is not there yet. */
+  #unprepared = false;
   #problem: unknown;
   #drawn: Drawn[] = [];
   #finish: FinishReason | undefined;
@@ -76,11 +79,14 @@ export class Answer {
     this.#rule = rule && DeviceDraws.serves(rule) ? rule : undefined;
     this.#text = new AnswerText(shared.tokenizer, asked);
     this.#promptLogprobs = asked.promptLogprobs && choice === 0 ? [] : undefined;
-    if (asked.grammar)
-      this.opened = shared.grammars.open(asked.grammar, [...this.#ends]).then((state) => {
+    if (asked.grammar) {
+      this.#closing = new AbortController();
+      this.opened = shared.grammars.open(asked.grammar, [...this.#ends], this.#closing.signal).then((state) => {
         this.#state = state;
         if (this.finished) state.close();
       });
+      this.opened.catch(() => {}); // who waits is told
+    }
   }
   /** Whether the largest logit is all it needs. */
   get plain(): boolean {
@@ -99,13 +105,18 @@ export class Answer {
     if (this.#promptLogprobs && item.start < this.sequence.promptLength) return item.tokens.length;
     return item.draws ? 1 + item.guesses : 0;
   }
-  /** What must be known before the next token is chosen, made while the model computes. */
-  async prepare(): Promise<void> {
-    try {
-      await this.#state?.ready();
-    } catch (e) {
-      this.#problem = e;
-    }
+  /** What must be known before the next token is chosen, made while the model computes; undefined: nothing. */
+  prepare(): Promise<void> | undefined {
+    if (!this.#state) return undefined;
+    this.#unprepared = true;
+    return this.#state
+      .ready()
+      .catch((e: unknown) => (this.#problem = e))
+      .then(() => void (this.#unprepared = false));
+  }
+  /** Whether that is still under way. */
+  get unprepared(): boolean {
+    return this.#unprepared;
   }
   /** Guesses for the next step, where they are asked for. */
   async guess(most: number): Promise<void> {
@@ -228,6 +239,7 @@ export class Answer {
   /** Lets go of what it held beside its pages. */
   close(): void {
     this.#shared.draft?.forget(this.sequence);
+    this.#closing?.abort();
     this.#state?.close();
     this.#state = undefined;
   }

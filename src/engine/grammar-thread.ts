@@ -6,6 +6,7 @@ import { compileFunction } from 'node:vm';
 import { parentPort } from 'node:worker_threads';
 import type { CompiledGrammar, GrammarCompiler, GrammarMatcher } from '@mlc-ai/web-xgrammar';
 import type { GrammarReply, GrammarTask } from './grammar.js';
+import { BEGINNING } from './grammar-queue.js';
 import type { Grammar } from './request.js';
 
 type Xgrammar = typeof import('@mlc-ai/web-xgrammar');
@@ -63,7 +64,7 @@ const COMPILE: {
 };
 
 let library: Xgrammar | undefined;
-let compiler: Promise<GrammarCompiler> | undefined;
+let compiler: GrammarCompiler | undefined;
 let pieces: readonly string[] = [];
 /** Tokens that begin with a blank. */
 let blanks: readonly number[] = [];
@@ -93,12 +94,12 @@ async function handle(task: GrammarTask): Promise<void> {
     pieces = task.vocabulary;
     blanks = pieces.flatMap((piece, token) => (piece !== '' && isBlank(piece[0]) ? [token] : []));
     const { TokenizerInfo, GrammarCompiler: Compiler } = library;
-    compiler = TokenizerInfo.createTokenizerInfo([...task.vocabulary], 'byte_level', false, task.vocabSize, []).then(
-      (info) => Compiler.createGrammarCompiler(info),
-    );
+    const info = await TokenizerInfo.createTokenizerInfo([...pieces], 'byte_level', false, task.vocabSize, []);
+    compiler = await Compiler.createGrammarCompiler(info);
+    reply({ id: BEGINNING, complete: false });
   } else if ('open' in task) {
     const { GrammarMatcher: Matcher } = library as Xgrammar;
-    const compiled = await COMPILE[task.grammar.kind]((await compiler) as GrammarCompiler, task.grammar as never);
+    const compiled = await COMPILE[task.grammar.kind](compiler as GrammarCompiler, task.grammar as never);
     const ends = [...task.ends];
     const matcher = await Matcher.createGrammarMatcher(compiled, ends.length > 0 ? ends : undefined, ends.length === 0);
     const count = task.grammar.kind === 'schema' ? new BlankCount() : undefined;

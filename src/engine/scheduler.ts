@@ -87,6 +87,11 @@ export class Scheduler {
   restart(sequence: Sequence): void {
     if (sequence.state === 'running') this.#preempt(sequence);
   }
+  /** The sequence takes no part until it is added again, and is computed again then. */
+  withdraw(sequence: Sequence): void {
+    this.restart(sequence);
+    this.#waiting = this.#waiting.filter((s) => s !== sequence);
+  }
   /** Pages for so many tokens of a sequence; others that come later in turn lose theirs for it. */
   #reserve(sequence: Sequence, tokens: number, mayPreempt: boolean): boolean {
     const need = Math.ceil(tokens / this.limits.pageTokens) - sequence.pages.length;

@@ -67,6 +67,14 @@ export interface StepTimes {
   readonly at: number;
 }
 
+/** Milliseconds that a step, once computed, waits for the masks of its grammars. */
+const LATE_MASK = 100;
+async function withinMilliseconds(ms: number, all: Promise<unknown>): Promise<void> {
+  let clock: NodeJS.Timeout | undefined;
+  await Promise.race([all, new Promise<void>((resolve) => (clock = setTimeout(resolve, ms)))]);
+  clearTimeout(clock);
+}
+
 /** A step that was begun. */
 interface Step {
   readonly items: readonly Item[];
@@ -232,7 +240,10 @@ export class TextEngine implements Engine {
   /** A grammar is compiled before its answer takes part in steps, which others are part of. */
   #admit(answer: Answer): void {
     if (!answer.opened) return this.#scheduler.add(answer.sequence);
-    answer.opened.then(
+    this.#admitAfter(answer, answer.opened);
+  }
+  #admitAfter(answer: Answer, prepared: Promise<void>): void {
+    prepared.then(
       () => {
         if (answer.finished) return;
         this.#scheduler.add(answer.sequence);
@@ -242,6 +253,13 @@ export class TextEngine implements Engine {
         if (!answer.finished) this.#fail(answer, e);
       },
     );
+  }
+  /** Others do not wait for the mask of a grammar that is late: its answer takes part again when the mask is there. */
+  #withdraw(answer: Answer, prepared: Promise<void>): void {
+    answer.sequence.giveUpPending();
+    this.#executor.forget(answer.sequence);
+    this.#scheduler.withdraw(answer.sequence);
+    this.#admitAfter(answer, prepared);
   }
   /** Ends a request within one token; of one that has ended, nothing. */
   cancel(id: number): void {
@@ -392,7 +410,7 @@ export class TextEngine implements Engine {
   async #take({ items, answers, preparing, read, begun }: Step): Promise<void> {
     const from = performance.now();
     const rows = await read();
-    await Promise.all(preparing);
+    if (answers.some((a) => a.unprepared)) await withinMilliseconds(LATE_MASK, Promise.all(preparing));
     const there = performance.now();
     let [computed, written] = [0, 0];
     items.forEach((item, i) => {
@@ -401,6 +419,8 @@ export class TextEngine implements Engine {
       const before = item.sequence.promptLength - item.start;
       computed += Math.max(0, Math.min(before, item.tokens.length));
       if (answer.finished) return; // cancelled while it was computed, or ended by the token before
+      const prepared = preparing[i];
+      if (answer.unprepared && prepared) return this.#withdraw(answer, prepared);
       try {
         const accepted = answer.take(item, rows[i]);
         written += accepted.written;
