@@ -214,6 +214,24 @@ test('a shard index joins files, and may not name files elsewhere', () => {
     assert.deepEqual(st.names, ['a', 'b', 'c']);
     assert.deepEqual(st.read('c'), new Uint8Array([3, 3]));
   }
+  // What the index leaves out is there all the same; what it names twice, it decides.
+  index({ a: 'x-1.safetensors', c: 'x-2.safetensors' });
+  {
+    using st = SafeTensors.open(model);
+    assert.deepEqual(st.names, ['a', 'c', 'b']);
+    assert.deepEqual(st.read('b'), new Uint8Array([2, 2]));
+  }
+  writeSafetensors(join(model, 'x-3.safetensors'), [part('b', 9), part('d', 4)]);
+  index({ a: 'x-1.safetensors', b: 'x-3.safetensors' });
+  {
+    using st = SafeTensors.open(model);
+    assert.deepEqual(st.read('b'), new Uint8Array([9, 9]));
+  }
+  index({ a: 'x-1.safetensors', d: 'x-3.safetensors' });
+  assert.throws(
+    () => SafeTensors.open(model),
+    /tensor "b", which weight_map does not name, is in .*x-1.* and in .*x-3/,
+  );
   index({ a: '../secret.safetensors' });
   assert.throws(
     () => SafeTensors.open(model),

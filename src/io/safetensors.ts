@@ -129,6 +129,7 @@ export class SafeTensors {
     return SafeTensors.#together((open) => {
       const shards = new Map<string, SafeTensors>();
       const infos = new Map<string, SafeTensorInfo>();
+      const listed = new Set(index.map(([name]) => name));
       for (const [name, file] of index) {
         if (!shards.has(file)) shards.set(file, open(join(dirname(path), file)));
         const info = shards.get(file)!.#infos.get(name);
@@ -136,6 +137,16 @@ export class SafeTensors {
         infos.set(name, info);
       }
       const files = [...shards.values()];
+      // What a shard holds beyond its index is a tensor of the model like any other; the index decides between equal names.
+      for (const [name, info] of files.flatMap((f) => [...f.#infos])) {
+        const known = infos.get(name);
+        if (known && known !== info && !listed.has(name))
+          throw new FormatError(
+            `${path}: tensor ${JSON.stringify(name)}, which weight_map does not name, is in ${known.source.name} and ` +
+              `in ${info.source.name}`,
+          );
+        if (!known) infos.set(name, info);
+      }
       return new SafeTensors(
         infos,
         new Map(files.flatMap((f) => [...f.metadata])),
