@@ -118,6 +118,10 @@ test(
     }),
 );
 
+/** Nothing is stretched. */
+const PLAIN_LINEAR = { rope_type: 'linear', factor: 1, rope_theta: 10_000 };
+const OLMO_ROPE = { rope_type: 'default', rope_theta: 500_000 };
+const BOTH_KINDS = { full_attention: OLMO_ROPE, sliding_attention: OLMO_ROPE };
 /** What a config says beside what counts, in another family's words, or past reason, as transformers takes it. */
 const CONFIG_WORDS: readonly (readonly [family: string, change: object, refused?: RegExp])[] = [
   // A head that is stored and differs from the embedding counts, though the config ties them.
@@ -130,11 +134,9 @@ const CONFIG_WORDS: readonly (readonly [family: string, change: object, refused?
   ['llama', { rotary_pct: 0.5 }, /rotary_pct is 0\.5; nothing here honours/],
   ['llama', { rope_parameters: { rope_type: 'linear', factor: 2, partial_rotary_factor: 0.5 } }, /turn as a whole/],
   ['phi', { partial_rotary_factor: 0.25 }],
-  [
-    'phi',
-    { rope_parameters: { rope_type: 'linear', factor: 2, partial_rotary_factor: 0.5 }, partial_rotary_factor: 1 },
-    /is 0\.5 and 1; which/,
-  ],
+  // What stands within the rope's parameters counts.
+  ['phi', { rope_parameters: { ...PLAIN_LINEAR, partial_rotary_factor: 0.5 }, partial_rotary_factor: 1 }],
+  ['olmo3', { rope_parameters: { ...PLAIN_LINEAR, factor: 9, ...BOTH_KINDS } }],
   // GPT-NeoX has words of its own; GPT-J none.
   ['gpt_neox', { rope_theta: 300, partial_rotary_factor: 1 }],
   ['gptj', { rope_theta: 300 }, /rope_theta is 300; nothing here honours/],

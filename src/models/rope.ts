@@ -5,7 +5,7 @@ import { tensor } from '../tensor/create.js';
 import type { Device } from '../tensor/device.js';
 import { keep } from '../tensor/scope.js';
 import type { Tensor } from '../tensor/tensor.js';
-import { Config, type Json } from './config.js';
+import { Config, isObject, type Json } from './config.js';
 
 const ROPE_TYPES = ['default', 'linear', 'dynamic', 'llama3', 'yarn', 'longrope', 'proportional'] as const;
 /** A kind of rope by the name that configs give it. */
@@ -90,11 +90,6 @@ export const GGUF_PARTIAL = 'rope.dimension_count / key_length';
 
 /** The part of a head that turns, of what a config says within and beside the rope's parameters. */
 function partialOf(given: readonly number[], type: string, o: RopeReading, where: string): number {
-  // Ropes that are stretched take what stands outside, others what stands within.
-  if (new Set(given).size > 1 && type !== 'default')
-    throw new UnsupportedError(
-      `${where}: partial_rotary_factor is ${given.join(' and ')}; which one counts is not said`,
-    );
   const [share = o.partial ?? 1] = given;
   if (o.partial !== undefined || type === 'proportional' || share === 1) return share;
   if (type === 'default') return 1;
@@ -114,6 +109,8 @@ export function readRope(config: Config, o: RopeReading): RopeFeature {
   const nested = o.layerType !== undefined ? given.inner(o.layerType) : undefined;
   const flat = !o.apart ? given : ((o.layerType === 'full_attention' ? old() : undefined) ?? none);
   const r = nested ?? flat;
+  // Beside parameters by kind of layer transformers writes, and does not read, those that a caller gave for all.
+  if (nested) given.ignore(...Object.keys(given.json).filter((name) => !isObject(given.json[name])));
   // Every name is asked for, so that none counts as overlooked; the first that is given holds.
   const both = (name: string): number[] =>
     [r.optional(name), ...[config.optional(name)].filter(() => !o.within)].filter(isNumber);
