@@ -61,6 +61,8 @@ DSA = dict(**LATENT, v_head_dim=16, n_routed_experts=6, num_experts_per_tok=2, m
 UNASKED = {**{kind: ('num_attention_heads', 'num_key_value_heads', 'intermediate_size', 'max_position_embeddings')
               for kind in ('mamba', 'mamba2', 'falcon_mamba')}, 'nemotron_h': ('num_hidden_layers',),
            'gpt_neo': ('num_key_value_heads',),
+           **{kind: ('hidden_size', 'num_hidden_layers', 'num_attention_heads', 'intermediate_size')
+              for kind in ('bart', 'mbart')},
            'bloom': ('num_hidden_layers', 'num_attention_heads', 'num_key_value_heads', 'intermediate_size',
                      'max_position_embeddings'),
            'gpt_neox_japanese': ('num_key_value_heads', 'intermediate_size'),
@@ -385,6 +387,12 @@ CLASSIFIERS = {
     'modernbert-b': ('modernbert', dict(num_labels=2, local_attention=8, classifier_pooling='mean',
         classifier_bias=True,
                      classifier_activation='relu', norm_bias=True)),
+    'bart': ('bart', dict(num_labels=3, pad_token_id=1, eos_token_id=2, d_model=32, encoder_layers=1, decoder_layers=2,
+                          encoder_attention_heads=4, decoder_attention_heads=2, encoder_ffn_dim=40, decoder_ffn_dim=24,
+                          decoder_start_token_id=2, forced_eos_token_id=None)),
+    'mbart': ('mbart', dict(num_labels=2, pad_token_id=1, eos_token_id=2, d_model=32, encoder_layers=1,
+                            decoder_layers=1, encoder_attention_heads=4, decoder_attention_heads=2, encoder_ffn_dim=40,
+                            decoder_ffn_dim=24, forced_eos_token_id=None)),
 }
 # Heads for tokens: words behind masks, classes, spans.
 SHORT = dict(num_hidden_layers=1)
@@ -441,6 +449,8 @@ def classifier_answers(model, vocab, seed):
     ids = torch.randint(3, vocab, (2, 24), generator=g)
     mask = torch.ones_like(ids)
     ids[1, 17:], mask[1, 17:] = model.config.pad_token_id, 0
+    if model.config.is_encoder_decoder:  # whose heads look at the last end
+        ids[0, -1] = ids[1, 16] = model.config.eos_token_id
     found = {'input_ids': ids, 'attention_mask': mask}
     if getattr(model.config, 'type_vocab_size', 0) > 1:
         found['token_type_ids'] = (torch.arange(24) > 9).long().expand(2, 24).contiguous()
@@ -469,6 +479,13 @@ BART = dict(vocab_size=96, d_model=48, encoder_layers=3, decoder_layers=2, encod
             encoder_ffn_dim=64, decoder_ffn_dim=40, max_position_embeddings=40, pad_token_id=1, bos_token_id=0,
             eos_token_id=2,
             decoder_start_token_id=2, forced_eos_token_id=None)
+LED = {**{k: v for k, v in BART.items() if k != 'max_position_embeddings'}, 'max_encoder_position_embeddings': 40,
+       'max_decoder_position_embeddings': 30}
+SWITCH = {**T5, 'num_layers': 4, 'num_decoder_layers': 4, 'num_experts': 3, 'expert_capacity': 6}
+GEMMA_SIDE = dict(vocab_size=96, hidden_size=48, intermediate_size=40, num_hidden_layers=3, num_attention_heads=4,
+                  num_key_value_heads=2, head_dim=8, max_position_embeddings=64, sliding_window=4,
+                  query_pre_attn_scalar=12, pad_token_id=0, bos_token_id=2, eos_token_id=1)
+GEMMA_SIDES = dict(vocab_size=96, pad_token_id=0, bos_token_id=2, eos_token_id=1, decoder_start_token_id=2)
 # What generate() is told besides: every rule of a choice once, together where they meet.
 RULES = {
     'bart-b': dict(early_stopping=True),
@@ -504,6 +521,22 @@ SEQ2SEQ = {
     'plbart': ('plbart', BART),
     'mvp': ('mvp', {**BART, 'scale_embedding': True}),
     'pegasus-b': ('pegasus', {**BART, 'activation_function': 'gelu_new', 'encoder_layers': 2}),
+    'switch': ('switch_transformers', {**SWITCH, 'num_sparse_encoder_layers': 2, 'num_sparse_decoder_layers': 2}),
+    'switch-b': ('switch_transformers', {**SWITCH, 'num_sparse_encoder_layers': 4, 'num_sparse_decoder_layers': 1,
+                                         'router_bias': True, 'tie_word_embeddings': False}),
+    'longt5': ('longt5', {**T5, 'local_radius': 3}),
+    'longt5-b': ('longt5', {**T5, 'local_radius': 4, 'encoder_attention_type': 'transient-global',
+                            'global_block_size': 4, 'feed_forward_proj': 'gated-gelu', 'tie_word_embeddings': False}),
+    'led': ('led', {**LED, 'attention_window': [4, 8, 12]}),
+    'led-b': ('led', {**LED, 'attention_window': 6, 'tie_word_embeddings': False, 'activation_function': 'relu'}),
+    'pegasus_x': ('pegasus_x', {**BART, 'num_global_tokens': 3, 'block_size': 4}),
+    'pegasus_x-b': ('pegasus_x', {**BART, 'num_global_tokens': 2, 'block_size': 6, 'stagger_local_blocks': False,
+                                  'scale_embedding': False}),
+    't5gemma': ('t5gemma', dict(**GEMMA_SIDES, encoder=GEMMA_SIDE, decoder=GEMMA_SIDE)),
+    't5gemma-b': ('t5gemma', dict(
+        **GEMMA_SIDES, encoder={**GEMMA_SIDE, 'hidden_size': 32, 'attn_logit_softcapping': 2.0, 'num_hidden_layers': 2},
+        decoder={**GEMMA_SIDE, 'attention_bias': True, 'attn_logit_softcapping': None, 'hidden_activation': 'silu',
+                 'final_logit_softcapping': 5.0, 'head_dim': 16}, tie_word_embeddings=False)),
 }
 
 
@@ -653,9 +686,9 @@ def main():
         halves = [n for n in encoders if n == 't5-encoder']
         run('encoders', ENCODERS, ENCODER, [n for n in encoders if n not in halves], AutoModel, encoder_answers)
         run('encoders', ENCODERS, dict(vocab_size=96, pad_token_id=0), halves, T5EncoderModel, encoder_answers)
-    if 'classifiers' in asked:
-        run('classifiers', CLASSIFIERS, ENCODER, list(CLASSIFIERS), AutoModelForSequenceClassification,
-            classifier_answers)
+    sorting = [n for n in CLASSIFIERS if 'classifiers' in asked or f'classifier:{n}' in asked]
+    if sorting:
+        run('classifiers', CLASSIFIERS, ENCODER, sorting, AutoModelForSequenceClassification, classifier_answers)
     for make, table in TOKENS.values() if 'tokens' in asked else ():
         run('tokens', table, ENCODER, list(table), make, token_answers)
     if pairs:

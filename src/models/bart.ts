@@ -1,6 +1,6 @@
 // BART and its kin, encoder-decoders with biases everywhere: PLBART and MVP (the same), mBART (norms before), Marian
 // (translation; positions by sines), Pegasus (both of these), M2M-100 and NLLB (positions that do not count padding),
-// Blenderbot and its small one.
+// Blenderbot and its small one, LED (an encoder that sees its surroundings), Pegasus X (blocks, and tokens that see all).
 import { ArgumentError, FormatError } from '../base/errors.js';
 import { KvCache } from '../nn/kv-cache.js';
 import { type Embedding, embedding, type LayerNorm, layerNorm, Linear } from '../nn/layers.js';
@@ -9,10 +9,21 @@ import type { VarBuilder } from '../nn/var-builder.js';
 import { tensor } from '../tensor/create.js';
 import { keep, scope } from '../tensor/scope.js';
 import type { Tensor } from '../tensor/tensor.js';
+import { type BartClassifier, bartClassifier } from './bart-classifier.js';
 import type { Config } from './config.js';
-import type { ModelRow } from './model-row.js';
-import { type AttendOptions, type FeedForward, feedForward, keysMask, type MultiHead, multiHead } from './parts.js';
+import { classifies } from './encoder.js';
+import type { ModelKind, ModelRow } from './model-row.js';
+import {
+  type AttendOptions,
+  type FeedForward,
+  feedForward,
+  keysMask,
+  type MultiHead,
+  multiHead,
+  type MultiHeadNames,
+} from './parts.js';
 import { Seq2Seq, type Seq2SeqState } from './seq2seq.js';
+import { type BlocksConfig, Everywhere } from './pegasus-x.js';
 import type { ModelSource } from './source.js';
 
 /** A block of an encoder or, with attention to what was read, of a decoder; Whisper's is the same. */
@@ -26,6 +37,8 @@ export interface CrossBlockConfig {
   readonly before: boolean;
   /** Which products of attention have a bias; default all. */
   readonly biases?: readonly ('q' | 'k' | 'v' | 'out')[];
+  /** The products of attention to the text itself, where they have other names. */
+  readonly selfNames?: MultiHeadNames;
 }
 
 export class CrossBlock extends Module {
@@ -42,7 +55,7 @@ export class CrossBlock extends Module {
     const norm = (name: string): LayerNorm => layerNorm(c.width, vb.pp(name));
     this.#before = c.before;
     this.norm1 = norm('self_attn_layer_norm');
-    this.self = multiHead(vb.pp('self_attn'), names, c.width, c.heads);
+    this.self = multiHead(vb.pp('self_attn'), c.selfNames ?? names, c.width, c.heads);
     this.crossNorm = c.decoder ? norm('encoder_attn_layer_norm') : undefined;
     this.cross = c.decoder ? multiHead(vb.pp('encoder_attn'), names, c.width, c.heads) : undefined;
     this.norm2 = norm('final_layer_norm');
@@ -67,11 +80,14 @@ interface BartKind {
   readonly normed: boolean | 'words of answers';
   /**
    * Learnt vectors of positions, from the third row on or from the first; or sines and cosines, which files may leave
-   * out: of all positions, or of those that are not padding, counted from behind its number on.
+   * out: of all positions, in speeds down to one in ten thousand or to almost that, or of those that are not padding,
+   * counted from behind its number on.
    */
-  readonly positions: 'learnt from the third' | 'learnt' | 'sines' | 'counted';
+  readonly positions: 'learnt from the third' | 'learnt' | 'sines' | 'spread sines' | 'counted';
   /** Words are multiplied by the root of their width where a config does not say. */
   readonly scaled?: boolean;
+  /** Products of attention have no biases. */
+  readonly bare?: boolean;
 }
 const BART: BartKind = { before: false, normed: true, positions: 'learnt from the third' };
 const KINDS: Readonly<Record<string, BartKind>> = {
@@ -83,10 +99,12 @@ const KINDS: Readonly<Record<string, BartKind>> = {
   pegasus: { before: true, normed: false, positions: 'sines' },
   m2m_100: { before: true, normed: false, positions: 'counted', scaled: true },
   blenderbot: { before: true, normed: false, positions: 'learnt' },
+  led: { before: false, normed: true, positions: 'learnt' },
+  pegasus_x: { before: true, normed: false, positions: 'spread sines', scaled: true, bare: true },
   'blenderbot-small': { before: false, normed: 'words of answers', positions: 'learnt' },
 };
 /** Rows before the first position's. */
-const OFFSETS = { 'learnt from the third': 2, learnt: 0, sines: 0, counted: 2 } as const;
+const OFFSETS = { 'learnt from the third': 2, learnt: 0, sines: 0, 'spread sines': 0, counted: 2 } as const;
 
 /** Sines in the first half of a row, cosines in the second. */
 function sinePositions(count: number, width: number, like: Tensor): Tensor {
@@ -114,6 +132,10 @@ function countedPositions(count: number, width: number, padding: number, like: T
 
 interface StackConfig extends Omit<CrossBlockConfig, 'before' | 'decoder'> {
   readonly layers: number;
+  /** How far tokens see, by layer. */
+  readonly windows?: readonly number[];
+  /** Tokens that see all and are seen by all, beside blocks of tokens that see each other. */
+  readonly blocks?: BlocksConfig;
   readonly positions: number;
   readonly scale: number;
   readonly padding: number;
@@ -130,9 +152,14 @@ class BartStack extends Module {
   /** Padding's number, where it has no position. */
   readonly #padding: number | undefined;
   readonly #wordsNormed: boolean;
+  readonly windows: readonly number[] | undefined;
+  /** Those that see all, and their norms by layer. */
+  readonly everywhere: Everywhere | undefined;
   constructor(vb: VarBuilder, c: StackConfig, kind: BartKind, words: Embedding, decoder: boolean) {
     super();
     this.words = words;
+    this.windows = c.windows;
+    this.everywhere = c.blocks && new Everywhere(vb, c.blocks, c.width, c.layers);
     this.#scale = c.scale;
     this.#offset = OFFSETS[kind.positions];
     const counted = kind.positions === 'counted';
@@ -142,8 +169,8 @@ class BartStack extends Module {
     const stored = kind.positions.startsWith('learnt') || vb.has('embed_positions.weight');
     this.positions = stored
       ? vb.get([rows, c.width], 'embed_positions.weight')
-      : counted
-        ? countedPositions(rows, c.width, c.padding, words.weight)
+      : counted || kind.positions === 'spread sines'
+        ? countedPositions(rows, c.width, counted ? c.padding : -1, words.weight)
         : sinePositions(rows, c.width, words.weight);
     this.inNorm = kind.normed ? layerNorm(c.width, vb.pp('layernorm_embedding')) : undefined;
     this.blocks = Array.from(
@@ -152,10 +179,14 @@ class BartStack extends Module {
     );
     this.outNorm = kind.before ? layerNorm(c.width, vb.pp('layer_norm')) : undefined;
   }
+  /** How many positions there are. */
+  get room(): number {
+    return this.positions.shape[0] - this.#offset;
+  }
   /** Words and their positions from `start` on, (b, t, width). */
   embed(ids: Tensor, start: number): Tensor {
     const t = ids.shape[1];
-    const room = this.positions.shape[0] - this.#offset;
+    const { room } = this;
     if (start + t > room) throw new ArgumentError(`bart: ${start + t} tokens, the model has ${room} positions`);
     const words = this.words.forward(ids);
     const scaled = this.#scale === 1 ? words : words.affine(this.#scale, 0);
@@ -173,7 +204,7 @@ class BartStack extends Module {
   }
 }
 
-class Bart extends Seq2Seq {
+export class Bart extends Seq2Seq {
   readonly encoder: BartStack;
   readonly decoder: BartStack;
   readonly head: Linear;
@@ -184,9 +215,14 @@ class Bart extends Seq2Seq {
     this.head = head;
   }
   encode(ids: Tensor, mask?: Tensor): Tensor {
+    const { windows, blocks, everywhere } = this.encoder;
     const seen = keysMask(mask);
     let x = this.encoder.embed(ids, 0);
-    for (const block of this.encoder.blocks) x = block.forward(x, seen ? { mask: seen } : {});
+    if (everywhere) x = everywhere.through(x, blocks, mask);
+    else
+      blocks.forEach((block, i) => {
+        x = block.forward(x, { ...(seen && { mask: seen }), ...(windows && { window: windows[i] }) });
+      });
     return this.encoder.outNorm?.forward(x) ?? x;
   }
   begin(encoded: Tensor, mask?: Tensor): Seq2SeqState {
@@ -198,13 +234,17 @@ class Bart extends Seq2Seq {
     };
   }
   decode(ids: Tensor, state: Seq2SeqState): Tensor {
+    return this.head.forward(this.hidden(ids, state));
+  }
+  /** What the head reads, (b, t, width). */
+  hidden(ids: Tensor, state: Seq2SeqState): Tensor {
     let x = this.decoder.embed(ids, state.caches?.[0]?.length ?? 0);
     this.decoder.blocks.forEach((block, i) => {
       const cache = state.caches?.[i];
       const across = { ready: state.crossed[i], ...(state.mask && { mask: state.mask }) };
       x = block.forward(x, { causal: true, ...(cache && { cache }) }, across);
     });
-    return this.head.forward(this.decoder.outNorm?.forward(x) ?? x);
+    return this.decoder.outNorm?.forward(x) ?? x;
   }
 }
 
@@ -224,9 +264,9 @@ function tables(c: Config, source: ModelSource, vb: VarBuilder, width: number): 
   const spare = ['shared', 'encoder.embed_tokens', 'decoder.embed_tokens'];
   const reading = one ? at(spare, vocabulary) : at(['encoder.embed_tokens', 'shared'], vocabulary);
   const writing = one ? reading : at(['decoder.embed_tokens', 'shared'], answers);
-  source.ignore(/^(model\.)?(shared|(encoder|decoder)\.embed_tokens)\.weight$/);
+  source.ignore(/^((model|led)\.)?(shared|(encoder|decoder)\.embed_tokens)\.weight$/);
   // Files that tie the head may hold another.
-  const words = ['model.shared', 'model.decoder.embed_tokens'].map((n) => `${n}.weight`);
+  const words = ['model', 'led'].flatMap((p) => [`${p}.shared.weight`, `${p}.decoder.embed_tokens.weight`]);
   const same = tied && words.every((n) => source.isTied('lm_head.weight', n));
   if (same) source.ignore(/^lm_head\.weight$/);
   const weight = same ? writing.weight : source.builder.get([answers, width], 'lm_head.weight');
@@ -236,7 +276,31 @@ function tables(c: Config, source: ModelSource, vb: VarBuilder, width: number): 
   return [reading, writing, new Linear(weight, bias)];
 }
 
-function bart(c: Config, source: ModelSource): Bart {
+/** How an encoder of long texts looks around. */
+function longReading(c: Config, source: ModelSource): Partial<StackConfig> {
+  const type = c.get('model_type');
+  if (type === 'pegasus_x')
+    return {
+      blocks: {
+        size: c.count('block_size', 512, 2),
+        count: c.count('num_global_tokens', 32, 1),
+        staggered: c.flag('stagger_local_blocks', true),
+      },
+    };
+  if (type !== 'led') return {};
+  // Tokens that are to see all are named with a text, and none are here.
+  source.ignore(/\.longformer_self_attn\.(query|key|value)_global\./);
+  const layers = c.count('encoder_layers');
+  const one = typeof c.get('attention_window') === 'object' ? undefined : c.count('attention_window', 512, 2);
+  const windows = one === undefined ? c.numbers('attention_window', layers) : Array<number>(layers).fill(one);
+  const inner = (name: string): string => `longformer_self_attn.${name}`;
+  return {
+    selfNames: { q: inner('query'), k: inner('key'), v: inner('value'), out: 'output' },
+    windows: windows.map((w) => w / 2),
+  };
+}
+
+function bart(c: Config, source: ModelSource): Bart | BartClassifier {
   const kind = KINDS[c.text('model_type')];
   c.only('is_decoder', false);
   // Old files spell out what their type stands for.
@@ -258,20 +322,29 @@ function bart(c: Config, source: ModelSource): Bart {
   c.ignore('tie_encoder_decoder');
   const width = c.count('d_model');
   const scale = c.flag('scale_embedding', kind.scaled ?? false) ? Math.sqrt(width) : 1;
-  const positions = c.count('max_position_embeddings');
+  const led = c.get('model_type') === 'led';
   const activation = c.activation('activation_function', 'gelu');
   const padding = c.count('pad_token_id', 1);
-  const vb = source.names.some((n) => n.startsWith('model.')) ? source.builder.pp('model') : source.builder;
+  const prefix = ['model', 'led'].find((p) => source.names.some((n) => n.startsWith(`${p}.`)));
+  const vb = prefix === undefined ? source.builder : source.builder.pp(prefix);
   const [reading, writing, head] = tables(c, source, vb, width);
   const stack = (side: 'encoder' | 'decoder', words: Embedding): BartStack => {
     const config: StackConfig = {
-      ...{ width, scale, positions, activation, padding },
+      ...{ width, scale, activation, padding },
+      positions: c.count(led ? `max_${side}_position_embeddings` : 'max_position_embeddings'),
       layers: c.count(`${side}_layers`),
+      ...(kind.bare && { biases: [] }),
+      ...(side === 'encoder' && longReading(c, source)),
       heads: c.count(`${side}_attention_heads`, undefined, 1),
       inner: c.count(`${side}_ffn_dim`),
     };
     return new BartStack(vb.pp(side), config, kind, words, side === 'decoder');
   };
-  return new Bart(stack('encoder', reading), stack('decoder', writing), head);
+  const made = new Bart(stack('encoder', reading), stack('decoder', writing), head);
+  return classifies(c) ? bartClassifier(c, source, made, width) : made;
 }
-export const BART_FAMILIES: readonly ModelRow[] = [{ kind: 'seq2seq', types: Object.keys(KINDS), build: bart }];
+/** Files of a classifier are an encoder's: texts in, classes out. */
+const sorts = (c: Config): ModelKind => (classifies(c) ? 'encoder' : 'seq2seq');
+export const BART_FAMILIES: readonly ModelRow[] = [
+  { kind: 'seq2seq', types: Object.keys(KINDS), kindOf: sorts, build: bart },
+];

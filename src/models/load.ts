@@ -47,8 +47,10 @@ export function loadModel<M extends Module = Module>(path: string, options: Load
   const { source } = opened;
   try {
     const { row, type } = familyOf(opened);
-    if (options.kind && row.kind !== options.kind)
-      throw new UnsupportedError(`${path}: is of type ${type}, a model of kind ${row.kind}, not ${options.kind}`);
+    const config = new Config(opened.json, source.format === 'gguf' ? path : `${path}/config.json`);
+    const kind = row.kindOf?.(config) ?? row.kind;
+    if (options.kind && kind !== options.kind)
+      throw new UnsupportedError(`${path}: is of type ${type}, a model of kind ${kind}, not ${options.kind}`);
     if (options.types && !options.types.includes(type))
       throw new UnsupportedError(
         `${path}: is of type ${JSON.stringify(type)}; this class is for ${options.types.join(', ')}`,
@@ -57,7 +59,6 @@ export function loadModel<M extends Module = Module>(path: string, options: Load
       throw new UnsupportedError(
         `${path}: is of type ${type}, a model of kind ${row.kind}; only decoders can be shared out among ranks`,
       );
-    const config = new Config(opened.json, source.format === 'gguf' ? path : `${path}/config.json`);
     const model = noGrad(() => row.build(config, source, options)).eval();
     if (source.format === 'huggingface') config.refuseUnread();
     source.refuseUnused();

@@ -32,7 +32,15 @@ export class MultiHead extends Module {
   /** Heads of keys and values, each of which several queries may share. */
   readonly kvHeads: number;
   readonly scale: number | undefined;
-  constructor(parts: Record<'q' | 'k' | 'v' | 'out', Linear>, heads: number, scale?: number, kvHeads = heads) {
+  /** Scores are kept within this. */
+  readonly softcap: number | undefined;
+  constructor(
+    parts: Record<'q' | 'k' | 'v' | 'out', Linear>,
+    heads: number,
+    scale?: number,
+    kvHeads = heads,
+    softcap?: number,
+  ) {
     super();
     this.q = parts.q;
     this.k = parts.k;
@@ -41,6 +49,7 @@ export class MultiHead extends Module {
     this.heads = heads;
     this.kvHeads = kvHeads;
     this.scale = scale;
+    this.softcap = softcap;
   }
   /** (b, t, heads * d) to (b, heads, t, d). */
   #split(x: Tensor, heads: number): Tensor {
@@ -64,6 +73,7 @@ export class MultiHead extends Module {
       ...(o.mask && { mask: o.mask }),
       ...(o.window !== undefined && { window: o.window }),
       ...(this.scale !== undefined && { scale: this.scale }),
+      ...(this.softcap !== undefined && { softcap: this.softcap }),
     });
     return this.out.forward(y.transpose(1, 2).reshape([b, t, -1]));
   }

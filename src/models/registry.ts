@@ -13,6 +13,7 @@ import type { ModelRow } from './model-row.js';
 import { ROTARY_BERT_FAMILIES } from './rotary-bert.js';
 import type { ModelFormat } from './source.js';
 import { T5_FAMILIES } from './t5.js';
+import { T5_GEMMA_FAMILIES } from './t5-gemma.js';
 import { VIT_FAMILIES } from './vit.js';
 import { WHISPER_FAMILIES } from './whisper.js';
 
@@ -26,6 +27,7 @@ export const MODELS: readonly ModelRow[] = [
   ...ROTARY_BERT_FAMILIES,
   ...DEBERTA_FAMILIES,
   ...T5_FAMILIES,
+  ...T5_GEMMA_FAMILIES,
   ...BART_FAMILIES,
   ...WHISPER_FAMILIES,
   ...VIT_FAMILIES,
