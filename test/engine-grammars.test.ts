@@ -89,12 +89,14 @@ test('a grammar that is late ends alone; the others go on where they were', () =
     const waiting = fate(worker.open({ kind: 'regex', pattern: '[xy]+' }, [END]));
     write(0); // behind the late one: its mask is to come from the next thread, and the other's is there already
     const before = [...others[1].state.mask];
-    await pass(PATIENCE - 1);
+    await pass(SLOW);
+    await others[0].state.ready(); // the next thread has begun, which takes time of its own
+    await pass(PATIENCE - SLOW - 1);
     assert.equal(late.settled, undefined);
     await pass(1);
     assert.equal(late.settled, 'grammar: it takes longer than 30 seconds to compile');
     assert.deepEqual([...others[1].state.mask], before);
-    write(1); // before the new thread has told anything
+    write(1);
     const fresh = new GrammarWorker(tokenizer, VOCABULARY);
     for (const [i, { grammar, state, left }] of others.entries())
       for (;;) {
@@ -161,6 +163,45 @@ test('threads that are at the grammars of clients who have gone are ended, and o
   await state.ready();
   assert.ok(await worker.open(SCHEMA, [END]));
   for (const { late } of clients) assert.equal(late.settled, 'grammar: nobody waits for it');
+  await worker.dispose();
+});
+
+/** Whether a grammar lets a text be written, and end there. */
+async function takes(worker: GrammarWorker, grammar: Grammar, text: string): Promise<boolean> {
+  const state = await worker.open(grammar, [END]);
+  for (const token of [...tokensOf(text), END]) {
+    await state.ready();
+    if (((state.mask[token >> 5] >> (token & 31)) & 1) === 0) return false;
+    if (token !== END) state.accept(token);
+  }
+  return true;
+}
+
+test('calls or an answer: either, whole, and several calls where they may be several', async () => {
+  const worker = new GrammarWorker(tokenizer, VOCABULARY);
+  const parameters = { type: 'object', properties: { city: { type: 'string' } }, required: ['city'] };
+  const marked = (name: string) => ({
+    begin: `<tool_call>\n{"name": "${name}", "arguments": `,
+    content: { kind: 'schema', schema: parameters, loose: true } as const,
+    end: '}\n</tool_call>',
+  });
+  const calls = { kind: 'marked', texts: [marked('weather'), marked('root')] } as const;
+  const several: Grammar = { kind: 'either', of: [SCHEMA, { ...calls, separator: '\n' }] };
+  const [one, other] = ['weather', 'root'].map((name) => `${marked(name).begin}{"city": "root_1"}${marked(name).end}`);
+  for (const [grammar, text, fits] of [
+    [several, '{"name": "Romeo", "age": 17}', true],
+    [several, one, true],
+    [several, `${one}\n${other}\n${one}`, true],
+    [several, `${one}\n{"name": "Romeo"}`, false],
+    [several, one.replace('city', 'town'), false],
+    [several, '{"age": 17}', false],
+    [{ kind: 'either', of: [SCHEMA, calls] }, other, true],
+    [{ kind: 'either', of: [SCHEMA, calls] }, `${one}\n${other}`, false],
+    [{ kind: 'either', of: [{ kind: 'json' }, calls] }, '{"a": [1, {}]}', true],
+    [{ kind: 'either', of: [DIGITS, { ...calls, separator: '; ' }] }, '123abc', true],
+    [{ kind: 'either', of: [DIGITS, { ...calls, separator: '; ' }] }, `${one}; ${one}`, true],
+  ] as const)
+    assert.equal(await takes(worker, grammar, text), fits, text);
   await worker.dispose();
 });
 

@@ -222,6 +222,38 @@ describe('chat completions', { skip: noModel }, () => {
     );
   });
 
+  test('tools beside response_format: the model calls, or answers in the format', async () => {
+    const call = '<tool_call>\n{"name": "weather", "arguments": {"city": "Rome"}}\n</tool_call>';
+    const schema = { type: 'object', properties: { name: { type: 'string' } } };
+    const asked = {
+      ...{ messages: user('?'), tools: [WEATHER] },
+      response_format: { type: 'json_schema', json_schema: { name: 'x', schema } },
+    };
+    for (const [answer, finish, content] of [
+      [call, 'tool_calls', null],
+      ['{"name": "<tool_call>"}', 'stop', '{"name": "<tool_call>"}'],
+    ] as const) {
+      await using s = await scripted({ answer: () => [answer] });
+      const got = (await (await s.post('/v1/chat/completions', asked)).json()).choices[0];
+      assert.deepEqual([got.finish_reason, got.message.content], [finish, content]);
+      const [{ grammar }] = s.engine.requests;
+      assert.ok(grammar?.kind === 'either' && grammar.of[1].kind === 'marked');
+      assert.deepEqual(grammar.of[0], { kind: 'schema', schema });
+      assert.equal(grammar.of[1].texts[0].begin, '<tool_call>\n{"name": "weather", "arguments": ');
+    }
+    for (const [template, why] of [
+      ['{{ tools }}<tool_call><function=', /no grammar writes calls in the format qwen3-coder/],
+      ['{{ tools }}[TOOL_CALLS]', /no grammar writes calls in the format mistral/],
+      ['{{ tools }}<|python_tag|>', /format llama3 are objects with a name/],
+    ] as const) {
+      await using s = await scripted({ answer: () => ['{}'], template });
+      const got = await s.post('/v1/chat/completions', asked);
+      const { error } = await got.json();
+      assert.deepEqual([got.status, error.param, error.code], [400, 'tools', 'unsupported']);
+      assert.match(error.message, why);
+    }
+  });
+
   test('what is wrong with a grammar names the field that it stands in', async () => {
     await using s = await scripted({ answer: () => [new ArgumentError('grammar: no such type')] });
     const ask = { messages: user('?') };

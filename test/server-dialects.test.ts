@@ -194,6 +194,27 @@ describe('/v1/responses', { skip: noModel }, () => {
     assert.deepEqual(body.tool_choice, tool_choice);
     assert.ok(!JSON.stringify(s.engine.requests[0].grammar).includes('clock'));
   });
+  test('content that is not served is named as it stands in the input', async () => {
+    await using s = await scripted(hello);
+    const image = { type: 'input_image', image_url: 'data:image/png;base64,AA==' };
+    const text = { type: 'input_text', text: 'x' };
+    for (const [input, at] of [
+      [[{ role: 'user', content: [text, image] }], 'input[0].content[1]'],
+      [
+        [
+          { type: 'reasoning', summary: [] },
+          { role: 'user', content: [image] },
+        ],
+        'input[1].content[0]',
+      ],
+      [[{ type: 'function_call_output', call_id: 'a', output: [image] }], 'input[0].output[0]'],
+    ] as const) {
+      const response = await s.post('/v1/responses', { instructions: 'be brief', input });
+      const { error } = await response.json();
+      assert.deepEqual([response.status, error.param], [400, 'input']);
+      assert.equal(error.message, `${at}: parts of type "input_image" are not served; only text is`);
+    }
+  });
   test('what would need memory is refused', async () => {
     await using s = await scripted(hello);
     for (const more of [

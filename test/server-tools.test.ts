@@ -39,6 +39,9 @@ const format = (name: string) => {
 const tools = (name: string, parallel = true): ParserOptions => ({
   tools: { format: format(name), schemas, parallel },
 });
+const either = (name: string): ParserOptions => ({
+  tools: { format: format(name), schemas, parallel: true, either: true },
+});
 const think = (begun: boolean): ParserOptions => ({ reasoning: { open: '<think>', close: '</think>', begun } });
 const call = (args: string, name = 'f') => ({ name, arguments: args });
 
@@ -78,6 +81,26 @@ const CASES: Readonly<Record<string, readonly [ParserOptions, string, Partial<Re
     },
     '{"name": "f", "arguments": {}}, {"na',
     { text: '', calls: [call('{}')] },
+  ],
+  'calls or an answer: calls': [
+    either('hermes'),
+    '<tool_call>\n{"name": "f", "arguments": {}}\n</tool_call>\n<tool_call>\n{"name": "g", "arguments": {}}\n</tool_call>',
+    { text: '', calls: [call('{}'), call('{}', 'g')] },
+  ],
+  'calls or an answer: an answer that quotes a call': [
+    either('hermes'),
+    '{"a": "<tool_call>{\\"name\\": \\"f\\"}</tool_call>"}',
+    { text: '{"a": "<tool_call>{\\"name\\": \\"f\\"}</tool_call>"}', calls: [] },
+  ],
+  'calls or an answer, llama3: an answer': [
+    either('llama3'),
+    '{"type": "x", "tag": "<|python_tag|>"}',
+    { text: '{"type": "x", "tag": "<|python_tag|>"}', calls: [] },
+  ],
+  'calls or an answer, llama3: calls': [
+    either('llama3'),
+    '{"name": "f", "parameters": {}}; {"name": "g", "parameters": {}}',
+    { text: '', calls: [call('{}'), call('{}', 'g')] },
   ],
   'hermes: a mark that is none': [tools('hermes'), 'a < b, <tool, <tool_', { text: 'a < b, <tool, <tool_' }],
   'qwen3-coder': [

@@ -46,7 +46,7 @@ export async function run(argv: readonly string[]): Promise<number> {
   }
   if (positionals.length !== 1)
     throw new ArgumentError(
-      `perplexity: one text is scored, ${positionals.length} are given; wick perplexity FILE.txt`,
+      `perplexity: one text is scored, ${positionals.length} are given; wick perplexity FILE.txt --model NAME`,
     );
   const text = readText(positionals[0], MAX_TEXT);
   const context = whole('context', v.context);

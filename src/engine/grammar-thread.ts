@@ -4,7 +4,7 @@ import { createRequire } from 'node:module';
 import { dirname } from 'node:path';
 import { compileFunction } from 'node:vm';
 import { parentPort } from 'node:worker_threads';
-import type { CompiledGrammar, GrammarCompiler, GrammarMatcher } from '@mlc-ai/web-xgrammar';
+import type { CompiledGrammar, GrammarCompiler, GrammarMatcher, StructuralTagFormat } from '@mlc-ai/web-xgrammar';
 import type { GrammarReply, GrammarTask } from './grammar.js';
 import { BEGINNING } from './grammar-queue.js';
 import type { Grammar } from './request.js';
@@ -54,13 +54,55 @@ class BlankCount {
     }
   }
 }
+/**
+ * A grammar as the library prints it, with the name `root` for what it begins with: that is the last of its rules, and
+ * schemas inside of it have roots of their own.
+ */
+function beginningAtRoot(printed: string): string {
+  const last = [...printed.matchAll(/^(\w+) ::=/gm)].at(-1)?.[1] ?? 'root';
+  const names: Readonly<Record<string, string>> = { root: last, [last]: 'root' };
+  // Names, and no words within texts or sets of characters.
+  return printed.replace(/"(?:\\.|[^"\\])*"|\[(?:\\.|[^\]\\])*\]|\b[a-zA-Z_]\w*/g, (word) => names[word] ?? word);
+}
+/** Grammars as parts of a larger one. */
+const PART: { readonly [K in Grammar['kind']]: (g: Grammar & { kind: K }) => Promise<StructuralTagFormat> } = {
+  json: async () => ({ type: 'json_schema', json_schema: { type: 'object' } }),
+  schema: async ({ schema }) => ({ type: 'json_schema', json_schema: schema as Record<string, unknown> }),
+  ebnf: async ({ grammar }) => ({ type: 'grammar', grammar }),
+  regex: async ({ pattern }) => ({ type: 'regex', pattern }),
+  either: async ({ of }) => ({ type: 'or', elements: await Promise.all(of.map(partOf)) }),
+  marked: async ({ texts, separator }) => {
+    const tags = await Promise.all(
+      texts.map(async ({ begin, content, end }) => ({
+        ...{ type: 'tag' as const, begin, end },
+        content: await partOf(content),
+      })),
+    );
+    if (separator === undefined) return { type: 'or', elements: tags };
+    // The library has no choice between such a list and anything else, but it has one between grammars.
+    const list = { type: 'tags_with_separator' as const, tags, separator, at_least_one: true };
+    const { Grammar: Parsed } = library as Xgrammar;
+    const parsed = await Parsed.fromStructuralTag({ type: 'structural_tag', format: list });
+    return { type: 'grammar', grammar: beginningAtRoot(parsed.toString()) };
+  },
+};
+const partOf = (g: Grammar): Promise<StructuralTagFormat> => PART[g.kind](g as never);
+const compileParts = async (c: GrammarCompiler, g: Grammar): Promise<CompiledGrammar> =>
+  c.compileStructuralTag({ type: 'structural_tag', format: await partOf(g) });
+/** Whether blanks between the parts of values are counted. */
+const hasSchema = (g: Grammar): boolean =>
+  g.kind === 'schema' ||
+  (g.kind === 'either' && g.of.some(hasSchema)) ||
+  (g.kind === 'marked' && g.texts.some(({ content }) => hasSchema(content)));
 const COMPILE: {
   readonly [K in Grammar['kind']]: (c: GrammarCompiler, g: Grammar & { kind: K }) => Promise<CompiledGrammar>;
 } = {
   json: (c) => c.compileBuiltinJSONGrammar(),
   schema: (c, { schema }) => c.compileJSONSchema(JSON.stringify(schema), true, undefined, undefined, true),
   ebnf: (c, { grammar }) => c.compileGrammar(grammar),
-  regex: (c, { pattern }) => c.compileStructuralTag({ type: 'structural_tag', format: { type: 'regex', pattern } }),
+  regex: compileParts,
+  either: compileParts,
+  marked: compileParts,
 };
 
 let library: Xgrammar | undefined;
@@ -102,7 +144,7 @@ async function handle(task: GrammarTask): Promise<void> {
     const compiled = await COMPILE[task.grammar.kind](compiler as GrammarCompiler, task.grammar as never);
     const ends = [...task.ends];
     const matcher = await Matcher.createGrammarMatcher(compiled, ends.length > 0 ? ends : undefined, ends.length === 0);
-    const count = task.grammar.kind === 'schema' ? new BlankCount() : undefined;
+    const count = hasSchema(task.grammar) ? new BlankCount() : undefined;
     const state = { matcher, mask: new Int32Array(task.mask), count };
     states.set(task.open, state);
     for (const token of task.tokens) accept(state, token);

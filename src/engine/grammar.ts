@@ -136,6 +136,14 @@ class State implements GrammarState {
   }
 }
 
+/** The same grammar, with schemas that are kept word by word. */
+function keptGrammar(g: Grammar): Grammar {
+  if (g.kind === 'schema') return { ...g, schema: keptSchema(g.schema, g.loose) };
+  if (g.kind === 'either') return { ...g, of: g.of.map(keptGrammar) };
+  if (g.kind !== 'marked') return g;
+  return { ...g, texts: g.texts.map((t) => ({ ...t, content: keptGrammar(t.content) })) };
+}
+
 /** Threads that are started at most, each with the vocabulary: some hundred megabytes where that is large. */
 const MOST_THREADS = 4;
 /** As many are kept, once they were needed. */
@@ -232,14 +240,12 @@ export class GrammarWorker implements GrammarCompiler {
   }
   async open(grammar: Grammar, ends: readonly number[], signal?: AbortSignal): Promise<GrammarState> {
     if (this.#disposed) throw new DisposedError('grammar: its engine was disposed of');
-    const kept =
-      grammar.kind === 'schema' ? { ...grammar, schema: keptSchema(grammar.schema, grammar.loose) } : grammar;
     const gone = (state: State): void => {
       const { host } = state;
       state.leave();
       if (host) this.#endUnused(host);
     };
-    const state = new State(Math.ceil(this.#vocabSize / 32), kept, ends, gone);
+    const state = new State(Math.ceil(this.#vocabSize / 32), keptGrammar(grammar), ends, gone);
     const abort = (): void => state.fail(new ArgumentError('grammar: nobody waits for it'));
     signal?.addEventListener('abort', abort);
     this.#place(state);

@@ -5,7 +5,7 @@ import type { ChatTemplates, Tokenizer } from '../tokenizers/index.js';
 
 /**
  * What an answer must look like: any JSON, JSON that a schema describes, a text that a regular expression matches in
- * whole, or one of a grammar in GBNF's notation (`root ::= ...`).
+ * whole, one of a grammar in GBNF's notation (`root ::= ...`), or one of several such things.
  */
 export type Grammar =
   | { readonly kind: 'json' }
@@ -16,7 +16,24 @@ export type Grammar =
       readonly loose?: boolean;
     }
   | { readonly kind: 'regex'; readonly pattern: string }
-  | { readonly kind: 'ebnf'; readonly grammar: string };
+  | { readonly kind: 'ebnf'; readonly grammar: string }
+  | { readonly kind: 'either'; readonly of: readonly Grammar[] }
+  | {
+      readonly kind: 'marked';
+      /** Texts between marks: one of them, or several in any order. */
+      readonly texts: readonly MarkedText[];
+      /** What stands between several; without it there is one. */
+      readonly separator?: string;
+    };
+/** What an answer must look like between two marks. */
+export interface MarkedText {
+  /** The mark before it. */
+  readonly begin: string;
+  /** What it must look like. */
+  readonly content: Grammar;
+  /** The mark behind it. */
+  readonly end: string;
+}
 
 /** A request of an engine: a prompt, how tokens are drawn, and when to end. */
 export interface GenerationRequest {

@@ -11,7 +11,13 @@ export type AnswerPart =
 export interface ParserOptions {
   /** Marks of reasoning; `begun`: the prompt ends inside of it. */
   readonly reasoning?: ReasoningMarks & { readonly begun: boolean };
-  readonly tools?: { readonly format: ToolFormat; readonly schemas: ToolSchemas; readonly parallel: boolean };
+  readonly tools?: {
+    readonly format: ToolFormat;
+    readonly schemas: ToolSchemas;
+    readonly parallel: boolean;
+    /** The answer is calls or text, never both: what begins as text has no marks. */
+    readonly either?: boolean;
+  };
   /** The whole answer is calls, by a grammar. */
   readonly forced?: { readonly reader: CallReader; readonly callId: () => string };
 }
@@ -28,6 +34,7 @@ export class AnswerParser {
   #skipping = false;
   /** Blank space that belongs to the marks around it unless text follows. */
   #trim = false;
+  #markless = false;
   /** Calls that the client is told of. */
   calls = 0;
 
@@ -60,7 +67,7 @@ export class AnswerParser {
     if (this.#state === 'start') return this.#begin();
     const { reasoning, tools } = this.#options;
     const inside = this.#state === 'reasoning';
-    const marks = inside ? [reasoning?.close ?? ''] : (tools?.format.marks ?? []);
+    const marks = inside ? [reasoning?.close ?? ''] : this.#markless ? [] : (tools?.format.marks ?? []);
     const { at, mark, hold } = findMark(this.#buffer, marks);
     const shown = mark === undefined ? this.#buffer.slice(0, this.#buffer.length - hold) : this.#buffer.slice(0, at);
     this.#say(inside ? 'reasoning' : 'text', shown, out);
@@ -81,7 +88,12 @@ export class AnswerParser {
       this.#buffer = body.slice(reasoning.open.length);
       [this.#state, this.#trim] = ['reasoning', true];
     } else if (tools?.format.bare && body.startsWith('{')) this.#open();
-    else this.#state = 'text';
+    else if (tools?.either && tools.format.marks.some((m) => m.length > body.length && m.startsWith(body)))
+      return false;
+    else {
+      this.#state = 'text';
+      this.#markless = tools?.either === true && !tools.format.marks.some((m) => body.startsWith(m));
+    }
     return true;
   }
   #open(): void {
@@ -106,6 +118,7 @@ export class AnswerParser {
         // Calls that must come leave no room for text: what is left is one that was cut off before its name.
         if (forced) continue;
         this.#trim = false;
+        this.#markless = tools?.either === true;
         this.#say('text', event.text, out);
       } else if ('begin' in event) {
         this.#skipping = this.#seen++ > 0 && tools !== undefined && !tools.parallel;

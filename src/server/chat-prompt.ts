@@ -19,8 +19,12 @@ export interface PreparedChat {
   readonly parser: () => AnswerParser;
 }
 
+/** Where in the request the content of a turn stands. */
+type Place = (turn: number) => string;
+const inMessages: Place = (turn) => `messages[${turn}].content`;
+
 /** The words of a message; pictures, sounds and files are refused by name, so that no address is ever opened. */
-function textOf(turn: ChatTurn, at: number): string {
+function textOf(turn: ChatTurn, where: string): string {
   if (turn.content == null) return '';
   if (typeof turn.content === 'string') return turn.content;
   return turn.content
@@ -28,9 +32,8 @@ function textOf(turn: ChatTurn, at: number): string {
       const text = part.text ?? part.refusal;
       if (text == null || !/(^|_)text$|^refusal$/.test(part.type))
         throw badRequest(
-          `messages[${at}].content[${i}]: parts of type ${JSON.stringify(part.type.slice(0, 40))} are not ` +
-            'served; only text is',
-          'messages',
+          `${where}[${i}]: parts of type ${JSON.stringify(part.type.slice(0, 40))} are not served; only text is`,
+          /^\w+/.exec(where)?.[0],
         );
       return text;
     })
@@ -48,7 +51,7 @@ function objectOf(json: string): unknown {
 }
 
 /** Messages as templates read them. */
-function templateMessages(turns: readonly ChatTurn[], { template = '', tools }: Chatter): ChatMessage[] {
+function templateMessages(turns: readonly ChatTurn[], { template = '', tools }: Chatter, place: Place): ChatMessage[] {
   const callId = tools?.callId ?? ((id?: string): string => id ?? '');
   const names = new Map<string, string>();
   return turns.map((turn, i) => {
@@ -57,7 +60,7 @@ function templateMessages(turns: readonly ChatTurn[], { template = '', tools }: 
     const name = turn.name ?? (turn.tool_call_id != null ? names.get(turn.tool_call_id) : undefined);
     return {
       role: turn.role === 'developer' && !template.includes('developer') ? 'system' : turn.role,
-      content: textOf(turn, i),
+      content: textOf(turn, place(i)),
       ...(name !== undefined && { name }),
       ...(reasoning != null && { reasoning_content: reasoning }),
       ...(turn.tool_call_id != null && { tool_call_id: callId(turn.tool_call_id) }),
@@ -112,6 +115,34 @@ function forcedCalls(
   const schema = { type: 'array', items, minItems: 1, ...(!parallel && { maxItems: 1 }) };
   return { grammar: { kind: 'schema', schema, loose: true }, reader: () => new ListReader() };
 }
+/** The model chooses between calls and an answer of the format; what cannot be told apart or written is refused. */
+function callsOrAnswer(answer: Grammar, schemas: ToolSchemas, parallel: boolean, chatter: Chatter): Grammar {
+  const { tokenizer } = chatter.engine;
+  const { name: format, written, marks, bare } = chatter.tools ?? HERMES;
+  const refuse = (why: string): ApiError =>
+    badRequest(
+      `tools beside response_format: ${why}; leave out one of them, or say tool_choice`,
+      'tools',
+      'unsupported',
+    );
+  const special = bare ? undefined : marks.find((mark) => tokenizer.isSpecial(tokenizer.id(mark) ?? -1));
+  if (!written) throw refuse(`no grammar writes calls in the format ${format}`);
+  if (special) throw refuse(`no grammar writes ${special}, which opens a call`);
+  if (bare && !isNameless(answer))
+    throw refuse(`calls in the format ${format} are objects with a name, and so might the answer be`);
+  const { begin, end, separator } = written;
+  const texts = [...schemas].map(([name, schema]) => ({
+    begin: begin(name),
+    content: { kind: 'schema', schema, loose: true } as const,
+    end,
+  }));
+  return { kind: 'either', of: [answer, { kind: 'marked', texts, ...(parallel && { separator }) }] };
+}
+/** Whether an answer is an object that has no member called name. */
+function isNameless(answer: Grammar): boolean {
+  const schema = answer.kind === 'schema' ? (answer.schema as { type?: unknown; properties?: object }) : {};
+  return schema.type === 'object' && schema.properties !== undefined && !Object.hasOwn(schema.properties, 'name');
+}
 /** A list of calls from its bracket on. */
 class ListReader extends JsonCallsReader {
   #begun = false;
@@ -137,7 +168,7 @@ export function promptTokens(text: string, special: boolean, { engine, longestTo
   return engine.tokenizer.encode(text, { special });
 }
 
-function renderChat(body: ChatRequest, chatter: Chatter): string {
+function renderChat(body: ChatRequest, chatter: Chatter, place: Place): string {
   const { engine } = chatter;
   if (!engine.chatTemplate)
     throw new ApiError(400, `the model ${engine.name} has no chat template; it completes texts at /v1/completions`, {
@@ -145,7 +176,7 @@ function renderChat(body: ChatRequest, chatter: Chatter): string {
     });
   const { tools } = body;
   const open = body.continue_final_message ?? false;
-  return engine.chatTemplate.render(templateMessages(body.messages, chatter), {
+  return engine.chatTemplate.render(templateMessages(body.messages, chatter, place), {
     continueFinalMessage: open,
     addGenerationPrompt: body.add_generation_prompt ?? !open,
     ...(tools?.length && { tools }),
@@ -174,7 +205,7 @@ function withAllowedTools(body: ChatRequest): ChatRequest & { tool_choice?: Tool
   return { ...body, tool_choice: mode, tools: tools?.filter((t) => names.includes(t.function.name)) };
 }
 
-export function prepareChat(asked: ChatRequest, chatter: Chatter): PreparedChat {
+export function prepareChat(asked: ChatRequest, chatter: Chatter, place = inMessages): PreparedChat {
   const { engine, reasoning } = chatter;
   const body = withAllowedTools(asked);
   const tools = body.tools ?? [];
@@ -201,19 +232,21 @@ export function prepareChat(asked: ChatRequest, chatter: Chatter): PreparedChat 
       ? forcedCalls(choice === 'required' ? choice : { name: choice.function.name }, schemas, parallel)
       : undefined;
   const format = body.response_format ? formatGrammar(body.response_format) : undefined;
-  const grammar = forced?.grammar ?? format;
-  const text = renderChat(body, chatter);
+  const spoken = chatter.tools ?? HERMES;
+  const either = !forced && format && tools.length > 0 ? callsOrAnswer(format, schemas, parallel, chatter) : undefined;
+  const grammar = forced?.grammar ?? either ?? format;
+  const text = renderChat(body, chatter, place);
   const prompt = promptTokens(text, false, chatter);
   // A grammar leaves no room for marks: the answer is what it describes.
   const marks = grammar ? undefined : reasoning;
-  const auto = tools.length > 0 && !grammar ? (chatter.tools ?? HERMES) : undefined;
+  const auto = tools.length > 0 && (either || !grammar) ? spoken : undefined;
   const begun = marks !== undefined && text.trimEnd().endsWith(marks.open);
   const inText = [...(marks ? [marks.open, marks.close] : []), ...(auto?.marks ?? [])];
   const maxTokens = body.max_completion_tokens ?? body.max_tokens;
   const options = (): ParserOptions => ({
     ...(marks && { reasoning: { ...marks, begun } }),
-    ...(auto && { tools: { format: auto, schemas, parallel } }),
-    ...(forced && { forced: { reader: forced.reader(), callId: () => (chatter.tools ?? HERMES).callId() } }),
+    ...(auto && { tools: { format: auto, schemas, parallel, either: either !== undefined } }),
+    ...(forced && { forced: { reader: forced.reader(), callId: () => spoken.callId() } }),
   });
   return {
     ...(grammar && { grammarFrom: forced ? 'tools' : 'response_format' }),

@@ -12,24 +12,28 @@ import type { ServerParts } from '../server-parts.js';
 import { EventStream } from '../sse.js';
 import { OutputItems } from './response-items.js';
 
+/** A message, and where in the request its content stands. */
+type PlacedTurn = ChatTurn & { readonly place: string };
+
 /** Items of the input as messages; calls that follow one another are one message of the assistant. */
-function turnsOf(input: ResponsesRequest['input']): ChatTurn[] {
-  if (typeof input === 'string') return [{ role: 'user', content: input }];
-  const turns: ChatTurn[] = [];
+function turnsOf(input: ResponsesRequest['input']): PlacedTurn[] {
+  if (typeof input === 'string') return [{ role: 'user', content: input, place: 'input' }];
+  const turns: PlacedTurn[] = [];
   let reasoning: string | undefined;
-  for (const item of input) {
+  for (const [i, item] of input.entries()) {
     if (item.type === 'reasoning') {
       reasoning = [...(item.content ?? []), ...(item.summary ?? [])].map((p) => p.text ?? '').join('');
       continue;
     }
     if (item.type === 'function_call_output') {
-      turns.push({ role: 'tool', tool_call_id: item.call_id, content: item.output });
+      turns.push({ role: 'tool', tool_call_id: item.call_id, content: item.output, place: `input[${i}].output` });
       continue;
     }
     const thought = reasoning ? { reasoning_content: reasoning } : {};
     reasoning = undefined;
     if (item.type !== 'function_call') {
-      turns.push({ role: item.role, content: item.content, ...(item.role === 'assistant' && thought) });
+      const place = `input[${i}].content`;
+      turns.push({ role: item.role, content: item.content, place, ...(item.role === 'assistant' && thought) });
       continue;
     }
     const call = {
@@ -40,7 +44,7 @@ function turnsOf(input: ResponsesRequest['input']): ChatTurn[] {
     const last = turns.at(-1);
     if (last?.role === 'assistant')
       turns[turns.length - 1] = { ...last, tool_calls: [...(last.tool_calls ?? []), call] };
-    else turns.push({ role: 'assistant', content: null, tool_calls: [call], ...thought });
+    else turns.push({ role: 'assistant', content: null, tool_calls: [call], place: `input[${i}]`, ...thought });
   }
   return turns;
 }
@@ -52,11 +56,11 @@ function choiceOf(choice: ResponsesRequest['tool_choice']): ChatRequest['tool_ch
   return { type: 'allowed_tools', allowed_tools: { mode: choice.mode, tools: choice.tools.map(named) } };
 }
 
-function toChat(body: ResponsesRequest): ChatRequest {
+function toChat(body: ResponsesRequest): ChatRequest & { readonly messages: PlacedTurn[] } {
   const { instructions } = body;
   const format = body.text?.format;
   const messages = [
-    ...(instructions ? [{ role: 'system' as const, content: instructions }] : []),
+    ...(instructions ? [{ role: 'system' as const, content: instructions, place: 'instructions' }] : []),
     ...turnsOf(body.input),
   ];
   if (messages.length === 0) throw badRequest('input: there is nothing to answer', 'input');
@@ -118,7 +122,8 @@ const headOf = (body: ResponsesRequest, model: string): object => ({
 export async function responses(c: ServerContext, parts: ServerParts): Promise<Response> {
   const body = await readBody(c, responsesRequest, parts.limits.bodyBytes);
   const chatter = parts.served.chatter(body.model);
-  const { request, parser, grammarFrom } = prepareChat(toChat(body), chatter);
+  const chat = toChat(body);
+  const { request, parser, grammarFrom } = prepareChat(chat, chatter, (turn) => chat.messages[turn].place);
   const field = grammarFrom === 'response_format' ? 'text' : grammarFrom;
   const answers = new Answers(c, chatter.engine, request, parts, field);
   const head = headOf(body, body.model ?? chatter.engine.name);

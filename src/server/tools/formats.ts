@@ -12,6 +12,8 @@ export interface ToolFormat {
   /** Whether an answer that begins with a brace is a call. */
   readonly bare: boolean;
   readonly reader: (schemas: ToolSchemas) => CallReader;
+  /** What stands around a function's arguments in JSON, and between calls; none: no grammar writes its calls. */
+  readonly written?: { readonly begin: (name: string) => string; readonly end: string; readonly separator: string };
   /** A fresh id, or one that the template takes in place of a client's. */
   readonly callId: (from?: string) => string;
 }
@@ -33,6 +35,11 @@ export const HERMES: ToolFormat = {
   marks: ['<tool_call>'],
   bare: false,
   reader: (schemas) => new TaggedReader(schemas),
+  written: {
+    begin: (name) => `<tool_call>\n{"name": "${name}", "arguments": `,
+    end: '}\n</tool_call>',
+    separator: '\n',
+  },
   callId: ordinaryId,
 };
 
@@ -60,6 +67,7 @@ export const TOOL_FORMATS: readonly ToolFormat[] = [
     marks: ['<|python_tag|>'],
     bare: true,
     reader: () => new JsonCallsReader({ separators: ';,', list: false }),
+    written: { begin: (name) => `{"name": "${name}", "parameters": `, end: '}', separator: '; ' },
     callId: ordinaryId,
   },
 ];
