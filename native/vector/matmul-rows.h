@@ -60,7 +60,16 @@ void dotColumns(const E* a, int64_t lda, const S* b, int64_t ldb, int64_t k, int
   for (; j < end; j++) dotTile<S, E, M, 1>(a, lda, b, ldb, k, j, put);
 }
 
-// Rows of B are contiguous: sums of scaled rows, eight at a time, over a stretch of columns.
+// Rows of B are contiguous: sums of scaled rows, AT_ONCE at a time, over a stretch of columns. Rows of a power of two
+// meet in the same lines of a cache, so they are as many as its ways on cores that have few; a row's stretch is as long
+// as hardware needs to see that it goes on.
+#if defined(WICK_ISA_NEON)
+constexpr int AT_ONCE = 4;
+constexpr int64_t LONG_STRETCH = 8192;  // bytes of sums
+#else
+constexpr int AT_ONCE = 8;
+constexpr int64_t LONG_STRETCH = 2048;
+#endif
 template <class S, class E, int ROWS> WICK_FN void axpyRows(const E* a, const S* b, int64_t row, int64_t n, E* sums) {
   typedef Vec<E> V;
   V scale[ROWS];
@@ -95,16 +104,23 @@ constexpr int HELD = 16;
 #else
 constexpr int HELD = 8;
 #endif
-template <class S, class E> void axpys(const E* a, const S* b, int64_t row, int64_t k, int64_t n, E* sums) {
-  constexpr int N = Vec<E>::N;
-  if (n == HELD * N) return axpysHeld<S, E, HELD>(a, b, row, k, sums);
-  if (n < HELD * N && n >= HELD / 2 * N) {
-    axpysHeld<S, E, HELD / 2>(a, b, row, k, sums);
-    b += HELD / 2 * N, sums += HELD / 2 * N, n -= HELD / 2 * N;
+// M rows of A, lda apart, whose sums are `pitch` apart; rows of B are in the nearest cache for all but the first.
+template <class S, class E>
+void axpys(const E* a, int64_t lda, int m, const S* b, int64_t row, int64_t k, int64_t n, E* sums, int64_t pitch) {
+  constexpr int N = Vec<E>::N, HALF = HELD / 2;
+  if (n == HELD * N) {
+    for (int i = 0; i < m; i++) axpysHeld<S, E, HELD>(a + i * lda, b, row, k, sums + i * pitch);
+    return;
+  }
+  if (n < HELD * N && n >= HALF * N) {
+    for (int i = 0; i < m; i++) axpysHeld<S, E, HALF>(a + i * lda, b, row, k, sums + i * pitch);
+    b += HALF * N, sums += HALF * N, n -= HALF * N;
   }
   int64_t q = 0;
-  for (; q + 8 <= k; q += 8) axpyRows<S, E, 8>(a + q, b + q * row, row, n, sums);
-  for (; q < k; q++) axpyRows<S, E, 1>(a + q, b + q * row, row, n, sums);
+  for (; q + AT_ONCE <= k; q += AT_ONCE)
+    for (int i = 0; i < m; i++) axpyRows<S, E, AT_ONCE>(a + i * lda + q, b + q * row, row, n, sums + i * pitch);
+  for (; q < k; q++)
+    for (int i = 0; i < m; i++) axpyRows<S, E, 1>(a + i * lda + q, b + q * row, row, n, sums + i * pitch);
 }
 
 template <class S> void fewRows(const Product& p, bool accumulate) {
@@ -148,16 +164,16 @@ template <class S> void fewRows(const Product& p, bool accumulate) {
       }
     });
   } else {
-    constexpr int64_t STRETCH = 512;
-    parallel((p.n + STRETCH - 1) / STRETCH, 1 + grain / STRETCH, [&](int64_t begin, int64_t end) {
-      E sums[STRETCH];
+    constexpr int64_t MOST = LONG_STRETCH / sizeof(E), LEAST = 512;
+    const int64_t fair = roundUp((p.n - 1) / wick::threadCount() + 1, LEAST), stretch = least(fair, MOST);
+    parallel((p.n + stretch - 1) / stretch, 1 + grain / stretch, [&](int64_t begin, int64_t end) {
+      E sums[FEW][MOST];
       for (int64_t t = begin; t < end; t++) {
-        const int64_t j0 = t * STRETCH, n = least(p.n - j0, STRETCH);
-        for (int i = 0; i < m; i++) {
-          __builtin_memset(sums, 0, sizeof sums);
-          axpys(rows + i * lda, b + j0, p.b.row, p.k, n, sums);
-          for (int64_t j = 0; j < n; j++) put(i, j0 + j, sums[j]);
-        }
+        const int64_t j0 = t * stretch, n = least(p.n - j0, stretch);
+        for (int i = 0; i < m; i++) __builtin_memset(sums[i], 0, n * sizeof(E));
+        axpys(rows, lda, m, b + j0, p.b.row, p.k, n, sums[0], MOST);
+        for (int i = 0; i < m; i++)
+          for (int64_t j = 0; j < n; j++) put(i, j0 + j, sums[i][j]);
       }
     });
   }

@@ -36,12 +36,15 @@ WICK_FN Numbers lookedUp(Half table, Numbers at) {
   return {vqtbl1q_s8((int8x16_t)table, vreinterpretq_u8_s8(at.low)),
           vqtbl1q_s8((int8x16_t)table, vreinterpretq_u8_s8(at.high))};
 }
+// v shifted to the left, or to the right where BITS is negative.
+template <int BITS> WICK_FN uint8x16_t moved(uint8x16_t v) {
+  if constexpr (BITS > 0) return vshlq_n_u8(v, BITS);
+  else if constexpr (BITS < 0) return vshrq_n_u8(v, -BITS);
+  else return v;
+}
 // Bits FROM and up of v, COUNT of them, at bit TO and up.
 template <int FROM, int COUNT, int TO> WICK_FN uint8x16_t bitsMoved(uint8x16_t v) {
-  const uint8x16_t mask = vdupq_n_u8(((1 << COUNT) - 1) << TO);
-  if constexpr (FROM < TO) return vandq_u8(vshlq_n_u8(v, TO - FROM), mask);
-  else if constexpr (FROM > TO) return vandq_u8(vshrq_n_u8(v, FROM - TO), mask);
-  else return vandq_u8(v, mask);
+  return vandq_u8(moved<TO - FROM>(v), vdupq_n_u8(((1 << COUNT) - 1) << TO));
 }
 // Chunk C of a block at b.
 template <class T, int C> struct Whole;
@@ -107,16 +110,25 @@ template <int C> struct Whole<Q4_K, C> {
     return numbersOf(nibble<C % 2>(bytesAt(at)), nibble<C % 2>(bytesAt(at + 16)));
   }
 };
+// Four low bits of each byte of v, or its four high ones, below the low bits of `top`, or below its high ones.
+template <bool HIGH> WICK_FN uint8x16_t below(uint8x16_t v, uint8x16_t top) {
+  return HIGH ? vsriq_n_u8(top, v, 4) : vsliq_n_u8(v, top, 4);
+}
 template <int C> struct Whole<Q5_K, C> {
   WICK_FN uint8x16_t half(const uint8_t* b) {
-    return vorrq_u8(nibble<C % 2>(bytesAt(b + 48 + C / 2 * 32)), bitsMoved<C, 1, 4>(bytesAt(b + 16)));
+    constexpr bool HIGH = C % 2;
+    const uint8x16_t v = bytesAt(b + 48 + C / 2 * 32), top = bytesAt(b + 16);
+    constexpr int AT = HIGH ? 4 : 0;  // of bit C
+    return vandq_u8(below<HIGH>(v, moved<AT - C>(top)), vdupq_n_u8(31));
   }
   WICK_FN Numbers values(const uint8_t* b) { return numbersOf(half(b), half(b + 16)); }
 };
 template <int C> struct Whole<Q6_K, C> {
   WICK_FN uint8x16_t half(const uint8_t* b) {
-    return vorrq_u8(nibble<(C % 4 > 1)>(bytesAt(b + C / 4 * 64 + C % 2 * 32)),
-                    bitsMoved<C % 4 * 2, 2, 4>(bytesAt(b + 128 + C / 4 * 32)));
+    constexpr bool HIGH = C % 4 > 1;
+    const uint8x16_t v = bytesAt(b + C / 4 * 64 + C % 2 * 32), top = bytesAt(b + 128 + C / 4 * 32);
+    const uint8x16_t all = below<HIGH>(v, moved<(C % 2 ? -2 : 0)>(top));
+    return C % 4 == 3 ? all : vandq_u8(all, vdupq_n_u8(63));
   }
   WICK_FN Numbers values(const uint8_t* b) { return numbersOf(half(b), half(b + 16)); }
 };
@@ -145,6 +157,15 @@ WICK_FN Eight eightOf(int8x8_t bytes) {
   const int16x8_t words = vmovl_s8(bytes);
   return {vmovl_s16(vget_low_s16(words)), vmovl_high_s16(words)};
 }
+// Four bytes from FROM on, EVERY bytes apart. Behind 16 zero bits a byte is a float too small to be normal, but exact, and
+// multiplying it is quicker than converting a whole number.
+template <int FROM, int EVERY> WICK_FN float32x4_t smallFloats(uint8x16_t v) {
+  constexpr uint8_t NONE = 255;
+  constexpr uint8_t A = FROM, B = FROM + EVERY, C = FROM + 2 * EVERY, D = FROM + 3 * EVERY;
+  const uint8x16_t at = {NONE, NONE, A, NONE, NONE, NONE, B, NONE, NONE, NONE, C, NONE, NONE, NONE, D, NONE};
+  return vmulq_n_f32(vreinterpretq_f32_u8(vqtbl1q_u8(v, at)), 0x1p127f);
+}
+constexpr float SMALL = 0x1p6f;  // what they are multiplied by to be the bytes' numbers
 WICK_FN void putFloats(Eight e, float by, float32x4_t (&to)[2]) {
   for (int i = 0; i < 2; i++) to[i] = vmulq_n_f32(vcvtq_f32_s32(e.v[i]), by);
 }
@@ -177,8 +198,12 @@ struct SixBits {
   }
   WICK_FN void read(const uint8_t* b, Factors& f) {
     const uint32_t d = readAs<uint32_t>(b + 4), m = readAs<uint32_t>(b + 8), rest = readAs<uint32_t>(b + 12);
-    putFloats(eightOf(six(d, rest)), halfAt(b), f.d[0]);
-    putFloats(eightOf(six(m, rest >> 4)), halfAt(b + 2), f.m[0]);
+    const uint8x16_t all = vcombine_u8(six(d, rest), six(m, rest >> 4));
+    const float32x4_t by = vmulq_n_f32(halvesAt<2, 2>(b), SMALL);
+    f.d[0][0] = vmulq_laneq_f32(smallFloats<0, 1>(all), by, 0);
+    f.d[0][1] = vmulq_laneq_f32(smallFloats<4, 1>(all), by, 0);
+    f.m[0][0] = vmulq_laneq_f32(smallFloats<8, 1>(all), by, 1);
+    f.m[0][1] = vmulq_laneq_f32(smallFloats<12, 1>(all), by, 1);
   }
 };
 template <> struct FactorsOf<Q4_K, 1> : SixBits {};
@@ -193,9 +218,12 @@ WICK_FN void putHalves(int8x16_t v, float by, float32x4_t (&to)[2][2]) {
 }
 template <> struct FactorsOf<Q2_K, 1> {
   WICK_FN void read(const uint8_t* b, Factors& f) {
-    const uint8x16_t all = bytesAt(b);
-    putHalves(vreinterpretq_s8_u8(nibble<false>(all)), halfAt(b + 80), f.d);
-    putHalves(vreinterpretq_s8_u8(nibble<true>(all)), halfAt(b + 82), f.m);
+    const uint8x16_t all = bytesAt(b), d = nibble<false>(all), m = nibble<true>(all);
+    const float32x4_t by = vmulq_n_f32(halvesAt<2, 2>(b + 80), SMALL);
+    f.d[0][0] = vmulq_laneq_f32(smallFloats<0, 2>(d), by, 0), f.d[0][1] = vmulq_laneq_f32(smallFloats<8, 2>(d), by, 0);
+    f.d[1][0] = vmulq_laneq_f32(smallFloats<1, 2>(d), by, 0), f.d[1][1] = vmulq_laneq_f32(smallFloats<9, 2>(d), by, 0);
+    f.m[0][0] = vmulq_laneq_f32(smallFloats<0, 2>(m), by, 1), f.m[0][1] = vmulq_laneq_f32(smallFloats<8, 2>(m), by, 1);
+    f.m[1][0] = vmulq_laneq_f32(smallFloats<1, 2>(m), by, 1), f.m[1][1] = vmulq_laneq_f32(smallFloats<9, 2>(m), by, 1);
   }
 };
 template <> struct FactorsOf<Q3_K, 1> {
@@ -262,6 +290,26 @@ template <int BLOCKS> struct FactorsOf<NVFP4, BLOCKS> {
 };
 
 // ---- one row of activations ----
+// What its products with a type need of it. Whole sums of a chunk, or of each of its halves, begin with `start`: SHIFT
+// less what the type's offset adds to every value.
+struct Prepared {
+  const int8_t* q;
+  const int32_t* start[2];
+  const float *scale, *sum[2];
+};
+constexpr int PREPARED_WORDS = 3;  // a chunk
+template <class T> Prepared prepared(const Rounded& a, int32_t* room) {
+  const int64_t chunks = a.n / 32;
+  float* sums = reinterpret_cast<float*>(room + 2 * chunks);
+  for (int64_t c = 0; T::offset && c < chunks; c++) {
+    const int32_t low = T::offset * vaddlvq_s8(vld1q_s8(a.q + 32 * c)),
+                  high = T::offset * vaddlvq_s8(vld1q_s8(a.q + 32 * c + 16));
+    room[c] = SHIFT_BITS - low - (T::halves ? 0 : high);
+    room[chunks + c] = SHIFT_BITS - high;
+  }
+  for (int64_t c = 0; T::minima && !T::halves && c < chunks; c++) sums[c] = a.sum[c] + a.sum[chunks + c];
+  return {a.q, {room, room + chunks}, a.scale, {T::halves ? a.sum : sums, a.sum + chunks}};
+}
 WICK_FN int32x4_t foldedFour(int32x4_t a, int32x4_t b, int32x4_t c, int32x4_t d) {
   return vpaddq_s32(vpaddq_s32(a, b), vpaddq_s32(c, d));
 }
@@ -272,46 +320,49 @@ template <int COUNT> WICK_FN float32x4_t someFloats(const float* p) {
   return vld1q_f32(v);
 }
 struct RowSum {
-  float32x4_t acc[2], taken;
+  float32x4_t acc, taken;
 };
+// Zeros cost nothing, for cores rename a register of them; a copy of one would take the arithmetic units' time. What
+// they are for is named to keep the compiler from sharing a copy.
+WICK_FN int32x4_t zerosFor(int8x16_t of) {
+  int32x4_t v;
+  asm("movi %0.4s, #0" : "=w"(v) : "w"(of));
+  return v;
+}
 // Whole sums of chunk C, of both halves together or apart; zero behind the last of COUNT chunks.
 template <class T, int C, int COUNT>
 WICK_FN void wholeSums(const uint8_t* w, const int8_t* q, int32x4_t& s, int32x4_t& t) {
-  s = t = vdupq_n_s32(SHIFT_BITS / 4);  // four lanes are added up
+  s = t = vdupq_n_s32(0);
   if constexpr (C < COUNT) {
     const Numbers v = Whole<T, C % T::chunks>::values(w + C / T::chunks * T::bytes);
-    s = addDots(s, v.low, vld1q_s8(q + 32 * C));
-    if constexpr (T::halves) t = addDots(t, v.high, vld1q_s8(q + 32 * C + 16));
+    s = addDots(zerosFor(v.low), v.low, vld1q_s8(q + 32 * C));
+    if constexpr (T::halves) t = addDots(zerosFor(v.high), v.high, vld1q_s8(q + 32 * C + 16));
     else s = addDots(s, v.high, vld1q_s8(q + 32 * C + 16));
   }
 }
+template <int COUNT> WICK_FN int32x4_t someStarts(const int32_t* p) {
+  return vreinterpretq_s32_f32(someFloats<COUNT>(reinterpret_cast<const float*>(p)));
+}
 // Chunks C to C + 3 of COUNT.
 template <class T, int C, int COUNT>
-WICK_FN void addFour(const uint8_t* w, const Rounded& a, int64_t chunk, const Factors& f, RowSum& to) {
+WICK_FN void addFour(const uint8_t* w, const Prepared& a, int64_t chunk, const Factors& f, RowSum& to) {
   constexpr int SOME = COUNT - C < 4 ? COUNT - C : 4, I = C / 4;
   const int8_t* q = a.q + chunk * 32;
-  int32x4_t s[4], t[4];
-  wholeSums<T, C, COUNT>(w, q, s[0], t[0]);
-  wholeSums<T, C + 1, COUNT>(w, q, s[1], t[1]);
-  wholeSums<T, C + 2, COUNT>(w, q, s[2], t[2]);
-  wholeSums<T, C + 3, COUNT>(w, q, s[3], t[3]);
+  int32x4_t s[2][4];
+  wholeSums<T, C, COUNT>(w, q, s[0][0], s[1][0]);
+  wholeSums<T, C + 1, COUNT>(w, q, s[0][1], s[1][1]);
+  wholeSums<T, C + 2, COUNT>(w, q, s[0][2], s[1][2]);
+  wholeSums<T, C + 3, COUNT>(w, q, s[0][3], s[1][3]);
   const float32x4_t by = someFloats<SOME>(a.scale + chunk + C);
-  const float32x4_t first = withoutShift(foldedFour(s[0], s[1], s[2], s[3]));
-  to.acc[I] = vfmaq_f32(to.acc[I], first, vmulq_f32(f.d[0][I], by));
-  if constexpr (T::halves) {
-    const float32x4_t second = withoutShift(foldedFour(t[0], t[1], t[2], t[3]));
-    to.acc[I] = vfmaq_f32(to.acc[I], second, vmulq_f32(f.d[1][I], by));
-  }
-  if constexpr (T::minima || T::offset) {
-    const auto& off = T::minima ? f.m : f.d;
-    const float32x4_t low = someFloats<SOME>(a.sum + chunk + C), high = someFloats<SOME>(a.sum + a.n / 32 + chunk + C);
-    if constexpr (T::halves) {
-      to.taken = vfmaq_f32(to.taken, off[0][I], low);
-      to.taken = vfmaq_f32(to.taken, off[1][I], high);
-    } else to.taken = vfmaq_f32(to.taken, off[0][I], vaddq_f32(low, high));
+  constexpr int HALVES = T::halves ? 2 : 1;
+  WICK_EACH(HALVES) {
+    const int32x4_t start = T::offset ? someStarts<SOME>(a.start[u] + chunk + C) : vdupq_n_s32(SHIFT_BITS);
+    const int32x4_t all = vaddq_s32(foldedFour(s[u][0], s[u][1], s[u][2], s[u][3]), start);
+    to.acc = vfmaq_f32(to.acc, withoutShift(all), vmulq_f32(f.d[u][I], by));
+    if constexpr (T::minima) to.taken = vfmaq_f32(to.taken, f.m[u][I], someFloats<SOME>(a.sum[u] + chunk + C));
   }
 }
-template <class T, int BLOCKS> WICK_FN void addBlocks(const uint8_t* w, const Rounded& a, int64_t chunk, RowSum& to) {
+template <class T, int BLOCKS> WICK_FN void addBlocks(const uint8_t* w, const Prepared& a, int64_t chunk, RowSum& to) {
   constexpr int COUNT = BLOCKS * T::chunks;
   for (int at = 0; at < BLOCKS * T::bytes; at += 64) __builtin_prefetch(w + 2048 + at);
   Factors f;
@@ -319,25 +370,17 @@ template <class T, int BLOCKS> WICK_FN void addBlocks(const uint8_t* w, const Ro
   addFour<T, 0, COUNT>(w, a, chunk, f, to);
   if constexpr (COUNT > 4) addFour<T, 4, COUNT>(w, a, chunk, f, to);
 }
-// The product of a row of weights and a row of activations, in four parts.
-template <class T> WICK_FN float32x4_t rowDots(const uint8_t* w, const Rounded& a) {
+// The product of a row of weights and a row of activations. Several rows at a time share loads of activations, but were
+// slower: what is kept of them meanwhile leaves too few registers.
+template <class T> WICK_FN float rowDot(const uint8_t* w, const Prepared& a, int64_t chunks) {
   constexpr int BLOCKS = 8 / T::chunks;
   RowSum sum = {};
-  const int64_t chunks = a.n / 32;
   int64_t c = 0;
   for (; c + 8 <= chunks; c += 8, w += BLOCKS * T::bytes) addBlocks<T, BLOCKS>(w, a, c, sum);
   if constexpr (BLOCKS > 1)
     for (; c < chunks; c += T::chunks, w += T::bytes) addBlocks<T, 1>(w, a, c, sum);
-  const float32x4_t all = vaddq_f32(sum.acc[0], sum.acc[1]);
-  return T::minima || T::offset ? vfmsq_n_f32(all, sum.taken, T::minima ? 1.f : T::offset) : all;
+  return vaddvq_f32(T::minima ? vsubq_f32(sum.acc, sum.taken) : sum.acc);
 }
-template <class T> void vectorProduct(const uint8_t* w, int64_t rowBytes, int64_t rows, const Rounded& a, float* out) {
-  for (int64_t r = 0; r < rows; r++) {
-    const float32x4_t parts = rowDots<T>(w + r * rowBytes, a);
-    out[r] = vaddvq_f32(parts);
-  }
-}
-
 // ---- many rows of activations ----
 // Up to how many they are multiplied one by one: without dot products of four bytes always.
 #if defined(__ARM_FEATURE_DOTPROD)
@@ -345,6 +388,20 @@ constexpr int64_t ROW_BY_ROW = wick::LONE_ROWS;
 #else
 constexpr int64_t ROW_BY_ROW = INT64_MAX;
 #endif
+template <class T>
+void rowByRow(const uint8_t* w, int64_t rowBytes, int64_t rows, const Rounded& a, int64_t m, float* out,
+              int64_t pitch) {
+  const int64_t chunks = a.n / 32;
+  for (int64_t from = 0; from < m; from += wick::LONE_ROWS) {
+    const int64_t some = m - from < wick::LONE_ROWS ? m - from : wick::LONE_ROWS;
+    int32_t* room =
+        static_cast<int32_t*>(scratch(wick::SCRATCH_A, wick::LONE_ROWS * PREPARED_WORDS * chunks * sizeof(int32_t)));
+    Prepared of[wick::LONE_ROWS];
+    for (int64_t k = 0; k < some; k++) of[k] = prepared<T>(a.from(from + k), room + k * PREPARED_WORDS * chunks);
+    for (int64_t r = 0; r < rows; r++)  // weights stay in the nearest cache while rows of activations go by
+      for (int64_t k = 0; k < some; k++) out[(from + k) * pitch + r] = rowDot<T>(w + r * rowBytes, of[k], chunks);
+  }
+}
 #if defined(__ARM_FEATURE_DOTPROD)
 // Loaded afresh for every sum: copying a register would take the arithmetic units' time. The load names what is summed
 // up, which keeps the compiler from sharing one copy.

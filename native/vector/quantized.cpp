@@ -218,6 +218,10 @@ template <class T> void vectorProduct(const uint8_t* w, int64_t rowBytes, int64_
   for (; r < rows; r++) out[r] = sumOf(dots<T>(w + r * rowBytes, a));
 }
 constexpr int64_t ROW_BY_ROW = 1;  // rows of activations that are multiplied one by one
+template <class T>
+void rowByRow(const uint8_t* w, int64_t rowBytes, int64_t rows, const Rounded& a, int64_t, float* out, int64_t) {
+  vectorProduct<T>(w, rowBytes, rows, a, out);
+}
 #endif
 
 // ---- many rows of activations: a strip of weights is unpacked once, so that lanes are rows of weights ----
@@ -519,9 +523,7 @@ void onTiles(const Strip&, const Rounded&, int64_t, int64_t, float*, int64_t) {}
 template <class T>
 void product(const uint8_t* w, int64_t rowBytes, int64_t rows, const Rounded& a, int64_t m, float* out, int64_t pitch) {
   if (m <= ROW_BY_ROW && !a.blocks) {
-    for (int64_t r = 0; r < rows; r += 8)  // weights stay in the nearest cache while rows of activations go by
-      for (int64_t k = 0; k < m; k++)
-        vectorProduct<T>(w + r * rowBytes, rowBytes, rows - r < 8 ? rows - r : 8, a.from(k), out + k * pitch + r);
+    rowByRow<T>(w, rowBytes, rows, a, m, out, pitch);
     return;
   }
   constexpr int parts = T::halves ? 2 : 1;
