@@ -7,7 +7,8 @@ import numpy as np, torch
 from safetensors.numpy import load as load_bytes, load_file, save, save_file
 from transformers import AutoModel, AutoModelForCausalLM, AutoModelForMaskedLM, AutoModelForQuestionAnswering
 from transformers import AutoModelForSeq2SeqLM, AutoModelForSequenceClassification, AutoModelForTokenClassification
-from transformers import T5EncoderModel
+from transformers import AutoModelForImageClassification, DeiTForImageClassification, T5EncoderModel
+from transformers import DeiTForImageClassificationWithTeacher
 from transformers import Emu3ForCausalLM, Emu3TextConfig, MllamaForCausalLM
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
@@ -561,6 +562,55 @@ def seq2seq_answers(model, vocab, seed):
     return {k: v.numpy().astype(np.float32 if v.is_floating_point() else np.int32) for k, v in out.items()}
 
 
+# Vision models: pictures to vectors and classes.
+SMALL = dict(hidden_size=32, num_hidden_layers=2, num_attention_heads=4, image_size=20, patch_size=5, num_labels=3)
+PLAIN = dict(SMALL, intermediate_size=40)
+DINO = dict(SMALL, mlp_ratio=2)
+SWIN = dict(image_size=32, patch_size=2, embed_dim=8, depths=[2, 2], num_heads=[2, 4], window_size=4, num_labels=3)
+STAGES = dict(hidden_sizes=[8, 12, 16], depths=[1, 2, 1], num_labels=3)
+VISION = {
+    AutoModel: {
+        'deit': ('deit', PLAIN), 'dinov2': ('dinov2', DINO), 'beit': ('beit', PLAIN),
+        'swin': ('swin', {**SWIN, 'image_size': 28, 'window_size': 5}),
+        'resnet': ('resnet', dict(STAGES, embedding_size=8)),
+        'convnext': ('convnext', dict(STAGES, num_stages=3)),
+        'dinov2_with_registers': ('dinov2_with_registers', dict(DINO, num_register_tokens=3)),
+    },
+    AutoModelForImageClassification: {
+        'dinov2-c': ('dinov2', dict(DINO, use_swiglu_ffn=True)),
+        'dinov2_with_registers-c': ('dinov2_with_registers', dict(DINO, num_register_tokens=3)),
+        'beit-c': ('beit', dict(PLAIN, use_relative_position_bias=True)),
+        'beit-d': ('beit', dict(PLAIN, use_shared_relative_position_bias=True, use_absolute_position_embeddings=True,
+                                use_mean_pooling=False, layer_scale_init_value=0.0)),
+        'swin-c': ('swin', {**SWIN, 'qkv_bias': False, 'use_absolute_embeddings': True, 'mlp_ratio': 2.0,
+                            'depths': [1, 3]}),
+        'resnet-c': ('resnet', dict(STAGES, embedding_size=8, layer_type='basic', hidden_act='silu')),
+        'resnet-d': ('resnet', dict(STAGES, embedding_size=8, downsample_in_first_stage=True,
+                                    downsample_in_bottleneck=True)),
+        'convnext-c': ('convnext', dict(STAGES, num_stages=3, layer_scale_init_value=0.0, hidden_act='relu')),
+        'convnextv2-c': ('convnextv2', dict(STAGES, num_stages=3)),
+    },
+    DeiTForImageClassification: {'deit-c': ('deit', {**PLAIN, 'qkv_bias': False, 'hidden_act': 'relu'})},
+    DeiTForImageClassificationWithTeacher: {'deit-d': ('deit', PLAIN)},
+}
+
+
+def vision_answers(model, _, seed):
+    g = torch.Generator().manual_seed(seed)
+    side = min(getattr(model.config, 'image_size', 32), 32)
+    # DINOv2 takes pictures of other sizes, too.
+    tall = 10 if 'dinov2' in model.config.model_type and not hasattr(model, 'classifier') else 0
+    pixels = torch.randn(2, 3, side + tall, side, generator=g)
+    with torch.no_grad():
+        out = model(pixels)
+    found = {'pixels': pixels}
+    if 'logits' in out:
+        found['logits'] = out.logits
+    else:
+        found['hidden'], found['logits'] = out.last_hidden_state, out.pooler_output.flatten(1)
+    return {k: v.numpy().astype(np.float32) for k, v in found.items()}
+
+
 def node(call, data):
     """Brotli by Node.js, which whoever runs the tests has."""
     code = f"process.stdout.write(require('zlib').{call}(require('fs').readFileSync(0)))"
@@ -652,7 +702,8 @@ def run(stem, kinds, base, names, make, answer):
         fields = {k: v for k, v in {**base, **more}.items() if k not in UNASKED.get(kind, ())}
         config, own = TEXTS[kind] if kind in TEXTS else (CONFIG_MAPPING[kind], make)
         begin = getattr(own, '_from_config' if kind in TEXTS else 'from_config', None)
-        model = begin(config(**fields), attn_implementation='eager') if begin else own(config(**fields))
+        how = {} if stem == 'vision' else dict(attn_implementation='eager')  # convolutions have no attention
+        model = begin(config(**fields), **how) if begin else own(config(**fields))
         with tempfile.TemporaryDirectory() as at:
             model.save_pretrained(at)
             file = os.path.join(at, 'model.safetensors')
@@ -665,11 +716,11 @@ def run(stem, kinds, base, names, make, answer):
                 place = (place + t.size) & 0xffffffff
             save_file(stored, file, metadata={'format': 'pt'})
             config = json.load(open(os.path.join(at, 'config.json')))
-            model = own.from_pretrained(at, dtype=torch.float32, attn_implementation='eager').eval()
+            model = own.from_pretrained(at, dtype=torch.float32, **how).eval()
         known['models'][name] = {'config': config, 'tensors': specs}
         if make is AutoModelForSeq2SeqLM:
             model.rules = known['models'][name]['rules'] = RULES.get(name, {})
-        for key, value in answer(model, fields['vocab_size'], seed).items():
+        for key, value in answer(model, fields.get('vocab_size'), seed).items():
             tensors[f'{name}/{key}'] = np.ascontiguousarray(value)
         print(name)
     text = json.dumps(known, separators=(',', ':')).encode()
@@ -691,6 +742,10 @@ def main():
         run('classifiers', CLASSIFIERS, ENCODER, sorting, AutoModelForSequenceClassification, classifier_answers)
     for make, table in TOKENS.values() if 'tokens' in asked else ():
         run('tokens', table, ENCODER, list(table), make, token_answers)
+    for make, table in VISION.items():
+        seeing = [n for n in table if not sys.argv[1:] or 'vision' in asked or f'vision:{n}' in asked]
+        if seeing:
+            run('vision', table, {}, seeing, make, vision_answers)
     if pairs:
         run('seq2seq', SEQ2SEQ, {}, pairs, AutoModelForSeq2SeqLM, seq2seq_answers)
 

@@ -15,7 +15,7 @@ import type { ImageText } from './clip.js';
 import { Config } from './config.js';
 import { PictureProcessor, readPicture } from './images.js';
 import { loadModel } from './load.js';
-import type { Vit } from './vit.js';
+import type { VisionModel } from './vision-model.js';
 
 /** A file's path or bytes, or numbers (3, height, width) that are ready for the model. */
 export type ImageInput = string | Uint8Array | Tensor;
@@ -44,26 +44,26 @@ export interface Classified {
   readonly score: number;
 }
 
-/** Pictures to classes (ViT and its like). */
+/** Pictures to classes (ViT, DINOv2, Swin, ResNet and others). */
 export class ImageClassifier {
   /** The network itself. */
-  readonly model: Vit;
+  readonly model: VisionModel;
   /** How pictures become numbers: size, mean, spread. */
   readonly processor: PictureProcessor;
-  constructor(model: Vit, processor: PictureProcessor) {
+  constructor(model: VisionModel, processor: PictureProcessor) {
     this.model = model;
     this.processor = processor;
   }
   /** A folder, or owner/name on the Hugging Face hub. */
   static async load(name: string, options: BuilderOptions & HubOptions = {}): Promise<ImageClassifier> {
     const dir = await modelPath(name, options);
-    const { model } = loadModel<Vit>(dir, { ...options, kind: 'vision' });
+    const { model } = loadModel<VisionModel>(dir, { ...options, kind: 'vision' });
     if (!model.classifier) throw new ArgumentError(`${dir}: the model has no classifier`);
     return new ImageClassifier(model, processorOf(dir));
   }
   /** The likeliest classes of a picture, the best first. */
   async classify(image: ImageInput, top = 5): Promise<Classified[]> {
-    const { dtype, device } = this.model.positions;
+    const { dtype, device } = this.model.parameters()[0];
     const [scores] = scope(() =>
       noGrad(() => rowsOf(this.model.forward(pixels([image], this.processor, device).cast(dtype)).softmax(-1))),
     );

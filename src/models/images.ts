@@ -210,10 +210,14 @@ function sizeOf(c: Config, name: string, fallback: Size): Size {
   return Object.fromEntries((one === c ? EDGES.slice(0, 3) : names).map((edge, i) => [edge, sizes[i] ?? sizes[0]]));
 }
 
+/** Processors by the names that files give them. */
+const PROCESSORS = ['CLIP', 'Bit', 'ViT', 'Siglip', 'Deit', 'DeiT', 'Beit', 'ConvNext'];
 /** By a folder's preprocessor_config.json. */
 export class PictureProcessor {
   readonly #size: Size | undefined;
   readonly #square: boolean;
+  /** How much of a picture's side is kept (ConvNeXt). */
+  readonly #share: number | undefined;
   readonly #resample: number;
   readonly #crop: Size | undefined;
   readonly #factor: number;
@@ -223,11 +227,10 @@ export class PictureProcessor {
   constructor(c: Config) {
     const kind = c
       .text('image_processor_type', c.text('feature_extractor_type', 'ViTImageProcessor'))
-      .replace(/(ImageProcessor|FeatureExtractor)(Fast|Pil)?$/, '');
-    if (!['CLIP', 'ViT', 'Siglip', 'Deit', 'DeiT'].includes(kind))
-      throw new UnsupportedError(
-        `${c.where}: the image processor ${kind} is not known; CLIP, ViT, Siglip and DeiT are`,
-      );
+      .replace(/(ImageProcessor|FeatureExtractor)(Fast|Pil)?$/, '')
+      .replace(/^ConvNeXT$/i, 'ConvNext');
+    if (!PROCESSORS.includes(kind))
+      throw new UnsupportedError(`${c.where}: the image processor ${kind} is not known; ${PROCESSORS.join(', ')} are`);
     c.ignore(
       'processor_class',
       'do_convert_rgb',
@@ -239,11 +242,15 @@ export class PictureProcessor {
       'default_to_square',
     );
     for (const padding of ['do_pad', 'pad_size']) c.only(padding, false, null);
-    const clip = kind === 'CLIP';
-    this.#square = !clip;
+    if (kind === 'Beit') c.ignore('do_reduce_labels', 'reduce_labels');
+    const clip = kind === 'CLIP' || kind === 'Bit';
+    const share = kind === 'ConvNext' ? c.number('crop_pct', 224 / 256) : undefined;
+    this.#square = !clip && share === undefined;
+    const usual = clip ? { shortest_edge: 224 } : { height: 224, width: 224 };
     this.#size = c.flag('do_resize', true)
-      ? sizeOf(c, 'size', clip ? { shortest_edge: 224 } : { height: 224, width: 224 })
+      ? sizeOf(c, 'size', share === undefined ? usual : { shortest_edge: 384 })
       : undefined;
+    this.#share = share;
     this.#resample = c.count('resample', kind === 'ViT' ? 2 : 3);
     const crop = sizeOf(c, 'crop_size', { height: 224, width: 224 });
     this.#crop = c.flag('do_center_crop', clip) ? crop : undefined;
@@ -261,13 +268,23 @@ export class PictureProcessor {
   #resized(p: Picture): Picture {
     const s = this.#size;
     if (!s) return p;
+    if (this.#share !== undefined) return this.#middle(p, s.shortest_edge, this.#share);
     if (s.height !== undefined && s.width !== undefined && (this.#square || s.shortest_edge === undefined))
       return resize(p, s.width, s.height, this.#resample);
     if (s.shortest_edge === undefined) throw new ArgumentError(`image: the size ${JSON.stringify(s)} is not known`);
+    return this.#byShortest(p, s.shortest_edge);
+  }
+  #byShortest(p: Picture, edge: number): Picture {
     const [short, long] = [Math.min(p.width, p.height), Math.max(p.width, p.height)];
-    const other = Math.trunc((s.shortest_edge * long) / short);
-    const [w, h] = p.width <= p.height ? [s.shortest_edge, other] : [other, s.shortest_edge];
+    const other = Math.trunc((edge * long) / short);
+    const [w, h] = p.width <= p.height ? [edge, other] : [other, edge];
     return resize(p, w, h, this.#resample);
+  }
+  /** ConvNeXt's way: a share of the picture's middle where it is small, all of it where it is 384 or more a side. */
+  #middle(p: Picture, edge: number | undefined, share: number): Picture {
+    if (edge === undefined) throw new ArgumentError('image: this processor takes a size of shortest_edge');
+    if (edge >= 384) return resize(p, edge, edge, this.#resample);
+    return centerCrop(this.#byShortest(p, Math.trunc(edge / share)), edge, edge);
   }
   /** Numbers (3, height, width) and their size. */
   of(picture: Picture): { readonly data: Float32Array; readonly height: number; readonly width: number } {

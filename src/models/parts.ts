@@ -170,17 +170,27 @@ export class PreNormBlock extends Module {
   readonly norm1: LayerNorm;
   readonly attention: MultiHead;
   readonly norm2: LayerNorm;
-  readonly mlp: FeedForward;
-  constructor(norm1: LayerNorm, attention: MultiHead, norm2: LayerNorm, mlp: FeedForward) {
+  readonly mlp: Layer;
+  /** What is added is multiplied by these, where a family has them. */
+  readonly scales: readonly Tensor[];
+  constructor(
+    norm1: LayerNorm,
+    attention: MultiHead,
+    norm2: LayerNorm,
+    mlp: Layer,
+    scales: readonly [attended: Tensor, fed: Tensor] | readonly [] = [],
+  ) {
     super();
     this.norm1 = norm1;
     this.attention = attention;
     this.norm2 = norm2;
     this.mlp = mlp;
+    this.scales = scales;
   }
   forward(x: Tensor, o: AttendOptions = {}): Tensor {
-    const y = x.add(this.attention.forward(this.norm1.forward(x), o));
-    return y.add(this.mlp.forward(this.norm2.forward(y)));
+    const scaled = (y: Tensor, i: number): Tensor => (this.scales.length > 0 ? y.mul(this.scales[i]) : y);
+    const y = x.add(scaled(this.attention.forward(this.norm1.forward(x), o), 0));
+    return y.add(scaled(this.mlp.forward(this.norm2.forward(y)), 1));
   }
 }
 

@@ -14,6 +14,9 @@ import { ROTARY_BERT_FAMILIES } from './rotary-bert.js';
 import type { ModelFormat } from './source.js';
 import { T5_FAMILIES } from './t5.js';
 import { T5_GEMMA_FAMILIES } from './t5-gemma.js';
+import { CONVNEXT_FAMILIES } from './convnext.js';
+import { RESNET_FAMILIES } from './resnet.js';
+import { SWIN_FAMILIES } from './swin.js';
 import { VIT_FAMILIES } from './vit.js';
 import { WHISPER_FAMILIES } from './whisper.js';
 
@@ -31,6 +34,9 @@ export const MODELS: readonly ModelRow[] = [
   ...BART_FAMILIES,
   ...WHISPER_FAMILIES,
   ...VIT_FAMILIES,
+  ...SWIN_FAMILIES,
+  ...RESNET_FAMILIES,
+  ...CONVNEXT_FAMILIES,
   ...IMAGE_TEXT_FAMILIES,
 ];
 

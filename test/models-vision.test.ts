@@ -1,0 +1,72 @@
+// Vision models against transformers: vectors of places, and classes or the vector of the whole picture.
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { ArgumentError, UnsupportedError } from '../src/base/errors.js';
+import { Config } from '../src/models/config.js';
+import { PictureProcessor } from '../src/models/images.js';
+import { loadModel } from '../src/models/load.js';
+import type { VisionModel } from '../src/models/vision-model.js';
+import { noGrad } from '../src/tensor/autograd.js';
+import { zeros } from '../src/tensor/create.js';
+import { scope } from '../src/tensor/scope.js';
+import type { Tensor } from '../src/tensor/tensor.js';
+import { answerOf, familyFolder, seeing } from './models-support.js';
+
+const open = (name: string, more: object = {}): VisionModel =>
+  loadModel<VisionModel>(
+    familyFolder(name, (f) => ({ ...f, config: { ...f.config, ...more } }), seeing),
+    { kind: 'vision', device: 'cpu' },
+  ).model;
+
+for (const name of Object.keys(seeing))
+  test(`vision ${name}: the numbers of transformers`, () =>
+    scope(() =>
+      noGrad(() => {
+        const of = (key: string): Tensor | undefined => answerOf(name, key, 'vision');
+        const model = open(name);
+        const off = (a: Tensor, b: Tensor): number => {
+          assert.deepEqual(a.shape, b.shape);
+          return a.sub(b).abs().max().item() / b.abs().max().item();
+        };
+        const [pixels, hidden] = [of('pixels') as Tensor, of('hidden')];
+        if (hidden) assert.ok(off(model.hidden(pixels), hidden) <= 1e-4, 'hidden');
+        assert.ok(off(model.forward(pixels), of('logits') as Tensor) <= 1e-4, 'logits');
+        assert.equal(model.classifier !== undefined, hidden === undefined);
+        model.dispose();
+      }),
+    ));
+
+test('pictures and configs that vision models do not serve are refused by name', () => {
+  const pixels = zeros([1, 1, 20, 20], { device: 'cpu' });
+  assert.throws(
+    () => open('resnet').forward(pixels),
+    (e: Error) => e instanceof ArgumentError && /the model takes \(batch, 3, height, width\)/.test(e.message),
+  );
+  const refused: [string, object, RegExp][] = [
+    ['resnet', { layer_type: 'wide' }, /layer_type is "wide"/],
+    ['beit-c', { use_shared_relative_position_bias: true }, /use_shared_relative_position_bias are both true/],
+    ['convnext', { num_stages: 4 }, /num_stages is 4/],
+  ];
+  for (const [name, more, message] of refused)
+    assert.throws(
+      () => open(name, more),
+      (e: Error) => e instanceof UnsupportedError && message.test(e.message),
+    );
+  const small = zeros([1, 3, 6, 6], { device: 'cpu' });
+  assert.throws(() => open('swin').forward(small), /3 x 3 places are fewer than window_size 5/);
+});
+
+test("ConvNeXt's processor keeps the middle of small pictures and all of large ones", () => {
+  const picture = { width: 30, height: 20, rgb: new Uint8Array(1800).map((_, i) => Math.floor(i / 3) % 30) };
+  const made = (size: number): { data: Float32Array; width: number; height: number } =>
+    new PictureProcessor(
+      new Config({
+        ...{ image_processor_type: 'ConvNextImageProcessor', size: { shortest_edge: size }, crop_pct: 0.8 },
+        ...{ do_normalize: false, do_rescale: false, resample: 0 },
+      }),
+    ).of(picture);
+  const small = made(16);
+  assert.deepEqual([small.width, small.height], [16, 16]);
+  assert.deepEqual([...small.data.subarray(0, 3), small.data[15]], [7, 8, 9, 22]);
+  assert.deepEqual([made(384).width, made(384).height, made(384).data[383]], [384, 384, 29]);
+});
