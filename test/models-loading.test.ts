@@ -8,7 +8,7 @@ import { FormatError } from '../src/base/errors.js';
 import { ggmlType } from '../src/base/blocks/types.js';
 import type { GgufValue } from '../src/io/gguf-value.js';
 import { writeGguf } from '../src/io/gguf-write.js';
-import { builtinModel, LanguageModel } from '../src/engine/language-model.js';
+import { builtinModel, LanguageModel } from '../src/engine/index.js';
 import { loadTensors, saveTensors } from '../src/io/index.js';
 import { SafeTensors } from '../src/io/safetensors.js';
 import { type CausalLM, loadModel } from '../src/models/index.js';

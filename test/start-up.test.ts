@@ -34,6 +34,22 @@ for (const args of [['--version'], ['--help'], ['completion', 'bash'], []])
     assert.ok(read.length <= 6, read.join(' '));
   });
 
+for (const command of ['generate', 'chat', 'serve', 'bench', 'embed', 'perplexity'])
+  test(`wick ${command} --help reads no code of models`, () => {
+    const read = filesRead(main, command, '--help');
+    assert.ok(read.includes(`cli/${command}.js`), 'what was read is known');
+    assert.ok(read.length <= 24, read.join(' '));
+  });
+
+test('wick devices reads no code that drives GPUs', () => {
+  const read = filesRead(main, 'devices');
+  assert.ok(read.includes('driver/sim.js'), 'what was read is known');
+  assert.deepEqual(
+    read.filter((f) => f.startsWith('backends/gpu/')),
+    [],
+  );
+});
+
 test('a program of tensors reads no models, layers, files or GPUs', () => {
   const program = `import { Tensor } from ${JSON.stringify(index)}; Tensor.from([1, 2]).add(3).toArray();`;
   const read = filesRead('--input-type=module', '--eval', program);

@@ -2,7 +2,7 @@
 import { dtypeCalled } from '../base/dtype.js';
 import { ArgumentError, DeviceError } from '../base/errors.js';
 import { requireFrom } from '../base/late.js';
-import type { DeviceInfo } from '../driver/driver.js';
+import type { Device, DeviceInfo } from '../driver/driver.js';
 import { driverOrSentence, openDriver, VENDOR_NAMES, type VendorName, VENDORS } from '../driver/drivers.js';
 import type { HostedDevice } from '../stand-ins/library.js';
 import type { Backend } from './backend.js';
@@ -53,6 +53,11 @@ const vendorOpener =
 const withStandIns = (libraries: readonly string[]): string =>
   libraries.length > 0 ? `, with stand-ins of ${libraries.join(', ')}` : '';
 
+/** The simulation of a wave size: whether it can be had is known without the code that drives GPUs. */
+export const openSimulated = (wave: number): Device => later.sim().openSim().open(wave);
+export const describeSimulated = (wave: number, late = false): string =>
+  `GPU kernels run on the host, waves of ${wave}${late ? ', and come late' : ''} (for tests; slow)`;
+
 const openers: Record<string, Open> = {
   cpu: () => openCpu(),
   reference: () => new ReferenceBackend('reference'),
@@ -79,15 +84,11 @@ const openers: Record<string, Open> = {
     const [wave, ...more] = argument.split('+');
     const libraries = more.filter((name) => name !== 'late');
     const late = libraries.length < more.length;
-    const device = later
-      .sim()
-      .openSim()
-      .open(ordinal('sim', wave || '32'));
+    const device = openSimulated(ordinal('sim', wave || '32'));
     return gpuBackend(
       [`sim:${device.info.warp}`, ...more].join('+'),
       device,
-      `GPU kernels run on the host, waves of ${device.info.warp}${late ? ', and come late' : ''} (for tests; slow)` +
-        withStandIns(libraries),
+      describeSimulated(device.info.warp, late) + withStandIns(libraries),
       libraries.length > 0 ? later.standIns().standIns(device as HostedDevice, libraries) : undefined,
       late ? later.lateCode().lateCode : undefined,
     );

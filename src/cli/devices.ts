@@ -3,14 +3,13 @@ import { parseArgs } from 'node:util';
 import { libraryReports } from '../driver/ffi.js';
 import { machineReport } from '../driver/report.js';
 import { prebuiltDirs, prebuiltTargets } from '../kernels/prebuilt.js';
+import { describeSimulated, openSimulated } from '../backends/registry.js';
+import { WickError } from '../base/errors.js';
 import { probe } from '../testing/devices.js';
 import { bytes, table, wrap } from './table.js';
 
 /** As its loader reports it. */
 const ENGINE = 'the CPU engine';
-/** Devices of this process; GPUs come from their drivers' own report. */
-const HOST = ['cpu', 'reference', 'sim:32', 'sim:64'];
-
 interface Row {
   readonly device: string;
   readonly here: boolean;
@@ -18,6 +17,21 @@ interface Row {
   /** Why it is missing. */
   readonly why?: string;
 }
+
+const engineRow = (name: string): Row => {
+  const { device, missing } = probe(name);
+  return { device: name, here: device !== undefined, what: device?.description ?? '', why: missing };
+};
+const simulationRow = (wave: number): Row => {
+  const device = `sim:${wave}`;
+  try {
+    openSimulated(wave);
+    return { device, here: true, what: describeSimulated(wave) };
+  } catch (e) {
+    if (e instanceof WickError) return { device, here: false, what: '', why: e.message };
+    throw e;
+  }
+};
 
 type Machine = ReturnType<typeof machineReport>;
 const gpuRows = (drivers: Machine['drivers']): Row[] =>
@@ -64,10 +78,7 @@ export function run(argv: readonly string[]): number {
     return 0;
   }
   const report = machineReport();
-  const host = HOST.map((name): Row => {
-    const { device, missing } = probe(name);
-    return { device: name, here: device !== undefined, what: device?.description ?? '', why: missing };
-  });
+  const host = [...['cpu', 'reference'].map(engineRow), ...[32, 64].map(simulationRow)];
   const gpus = gpuRows(report.drivers);
   const prebuilt = prebuiltDirs().map((dir) => ({ dir, targets: prebuiltTargets(dir) }));
   if (values.json) {

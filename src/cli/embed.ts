@@ -2,8 +2,6 @@
 import { text as readAll } from 'node:stream/consumers';
 import { parseArgs } from 'node:util';
 import { ArgumentError } from '../base/errors.js';
-import { EmbeddingModel } from '../models/index.js';
-import { Device } from '../tensor/device.js';
 import { wholeOf } from './open-model.js';
 import { fit } from './table.js';
 
@@ -38,6 +36,8 @@ export async function run(argv: readonly string[]): Promise<number> {
   if (texts.length === 0) throw new ArgumentError('embed: there is no text');
   const batchSize = wholeOf('embed', 'batch', v.batch) ?? 32;
   if (batchSize === 0) throw new ArgumentError('embed: --batch is at least 1');
+  const { EmbeddingModel } = await import('../models/index.js');
+  const { Device } = await import('../tensor/device.js');
   const model = await EmbeddingModel.load(v.model, { device: v.device ? Device.get(v.device) : Device.best() });
   try {
     const vectors = await model.embed(texts, {

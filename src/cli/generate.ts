@@ -2,9 +2,7 @@
 import { parseArgs } from 'node:util';
 import type { Group } from '../distributed/index.js';
 import type { GenerateStats } from '../engine/language-model.js';
-import { tensor } from '../tensor/create.js';
 import type { Device } from '../tensor/device.js';
-import { scope } from '../tensor/scope.js';
 import { numberOf, openModel, parameterSize } from './open-model.js';
 import { EXPERTS_HELP, expertsOf, worldOf } from './world.js';
 
@@ -62,7 +60,7 @@ export async function run(argv: readonly string[]): Promise<number> {
   const world = await worldOf(v.device);
   const first = world?.first ?? true;
   // All ranks draw the same tokens.
-  const seed = sampling.seed ?? (world ? sharedClock(world) : Date.now());
+  const seed = sampling.seed ?? (world ? await sharedClock(world) : Date.now());
   const given = Object.fromEntries(Object.entries({ ...sampling, seed }).filter(([, value]) => value !== undefined));
   const { device, model, seconds } = await openModel('generate', v, { world, experts });
   const loaded = seconds();
@@ -102,8 +100,11 @@ export async function run(argv: readonly string[]): Promise<number> {
 }
 
 /** Rank 0's time, on all ranks. */
-const sharedClock = (world: Group): number =>
-  scope(() => world.broadcast(tensor(Float64Array.of(Date.now()), { device: world.device })).item());
+async function sharedClock(world: Group): Promise<number> {
+  const { tensor } = await import('../tensor/create.js');
+  const { scope } = await import('../tensor/scope.js');
+  return scope(() => world.broadcast(tensor(Float64Array.of(Date.now()), { device: world.device })).item());
+}
 
 function report(
   s: GenerateStats,

@@ -1,6 +1,6 @@
 // A language model behind an engine, from the options that commands share.
 import { basename } from 'node:path';
-import { TextEngine } from '../engine/index.js';
+import type { TextEngine } from '../engine/text-engine.js';
 import type { Device } from '../tensor/device.js';
 import { type ModelPlace, numberOf, openModel, wholeOf } from './open-model.js';
 
@@ -56,7 +56,8 @@ export async function openEngine(
     name: more.name ?? shortName(v.model),
   };
   try {
-    const engine = new TextEngine(
+    const engines = await import('../engine/text-engine.js');
+    const engine = new engines.TextEngine(
       model.model,
       model.tokenizer,
       Object.fromEntries(Object.entries(given).filter(([, value]) => value !== undefined)),

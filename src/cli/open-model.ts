@@ -3,10 +3,11 @@ import { existsSync } from 'node:fs';
 import type { DType } from '../base/dtype.js';
 import { ArgumentError } from '../base/errors.js';
 import type { Group } from '../distributed/index.js';
-import { builtinModel, LanguageModel } from '../engine/language-model.js';
+import { builtinModel } from '../engine/builtin-model.js';
+import type { LanguageModel } from '../engine/language-model.js';
 import type { ExpertDivision } from '../models/index.js';
 import type { CacheType } from '../nn/kv-cache.js';
-import { Device } from '../tensor/device.js';
+import type { Device } from '../tensor/device.js';
 import { type ProgressBar, progressBar } from './progress.js';
 
 export interface ModelValues {
@@ -59,10 +60,13 @@ export interface OpenModel {
 export async function openModel(command: string, v: ModelValues, place: ModelPlace): Promise<OpenModel> {
   const from = modelOf(command, v);
   const { world, experts } = place;
-  const device = world?.device ?? (v.device ? Device.get(v.device) : Device.best());
+  // Read here, so that a command's help and its complaints about options need none of it.
+  const devices = await import('../tensor/device.js');
+  const models = await import('../engine/language-model.js');
+  const device = world?.device ?? (v.device ? devices.Device.get(v.device) : devices.Device.best());
   const begin = performance.now();
   const bar = place.bar ?? terminalBar(world);
-  const model = await LanguageModel.load(from, {
+  const model = await models.LanguageModel.load(from, {
     device,
     ...(v.dtype && { dtype: v.dtype as DType }),
     ...(world && { shard: world }),

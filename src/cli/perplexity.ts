@@ -2,9 +2,9 @@
 import { parseArgs } from 'node:util';
 import { ArgumentError } from '../base/errors.js';
 import type { DType } from '../base/dtype.js';
-import { builtinModel, LanguageModel, type Perplexity, perplexity } from '../engine/index.js';
+import { builtinModel } from '../engine/builtin-model.js';
+import type { Perplexity } from '../engine/perplexity.js';
 import { readText } from '../io/byte-source.js';
-import { Device } from '../tensor/device.js';
 import { progressBar } from './progress.js';
 
 const HELP = `wick perplexity [options] FILE.txt
@@ -51,6 +51,8 @@ export async function run(argv: readonly string[]): Promise<number> {
   const text = readText(positionals[0], MAX_TEXT);
   const context = whole('context', v.context);
   const stride = whole('stride', v.stride);
+  const { LanguageModel, perplexity } = await import('../engine/index.js');
+  const { Device } = await import('../tensor/device.js');
   const model = await LanguageModel.load(v.model ?? builtinModel, {
     device: v.device ? Device.get(v.device) : Device.best(),
     exact: !v.quick,

@@ -5,14 +5,14 @@ import { ArgumentError } from '../base/errors.js';
 import { packageVersion } from '../base/paths.js';
 import { readText } from '../io/byte-source.js';
 import type { Group } from '../distributed/index.js';
-import { EmbeddingModel } from '../models/index.js';
-import { jsonLog, type Log, serve, type ServedModels, silentLog } from '../server/index.js';
+import type { EmbeddingModel } from '../models/index.js';
+import { jsonLog, type Log, silentLog } from '../server/log.js';
+import type { ServedModels } from '../server/served.js';
 import { TOOL_FORMATS } from '../server/tools/formats.js';
 import type { ThreadedEngine } from '../engine/threaded-engine.js';
 import { ENGINE_HELP, ENGINE_OPTIONS, type EngineValues, openEngine } from './open-engine.js';
 import { numberOf, parameterSize, wholeOf } from './open-model.js';
 import type { ServedFacts } from './serve-thread.js';
-import { startEngine } from './served-engine.js';
 import { EXPERTS_HELP, expertsOf, place, worldOf } from './world.js';
 
 const HELP = `wick serve [MODEL] [options]
@@ -63,6 +63,9 @@ const OPTIONS = {
   ...{ timeout: option, quiet: flag, help: { ...flag, short: 'h' } },
 } as const;
 
+type StartEngine = typeof import('./served-engine.js').startEngine;
+type Serve = typeof import('../server/index.js').serve;
+
 const parsed = (argv: readonly string[]) => parseArgs({ args: [...argv], allowPositionals: true, options: OPTIONS });
 type Given = ReturnType<typeof parsed>['values'];
 
@@ -102,19 +105,27 @@ export async function run(argv: readonly string[]): Promise<number> {
   if (place().size > 1 && given['only-embeddings'])
     throw new ArgumentError('serve: embedding models are not shared out among ranks; start one process');
   if (place().rank > 0) return followWorld(wanted);
-  const engine = given['only-embeddings'] ? undefined : await startEngine({ command: 'serve', ...wanted }, endSoon);
+  const serving = import('../server/index.js'); // read while the engine's thread begins
+  serving.catch(() => {}); // told where it is waited for
+  const engine = given['only-embeddings'] ? undefined : await startedEngine({ command: 'serve', ...wanted });
   try {
-    await listen(given, settings, engine);
+    await listen(given, settings, engine, (await serving).serve);
   } finally {
     await engine?.dispose();
   }
   return 0;
 }
 
+async function startedEngine(wanted: Parameters<StartEngine>[0]): ReturnType<StartEngine> {
+  const { startEngine } = await import('./served-engine.js');
+  return startEngine(wanted, endSoon);
+}
+
 async function listen(
   given: Given,
   settings: Settings,
   engine: ThreadedEngine<ServedFacts> | undefined,
+  serve: Serve,
 ): Promise<void> {
   const embedder = await openEmbedder(given);
   const models: ServedModels = {
@@ -159,6 +170,7 @@ function serverSettings(given: Given) {
 async function openEmbedder(given: Given): Promise<{ name: string; model: EmbeddingModel } | undefined> {
   const name = given['embedding-model'];
   if (name === undefined) return undefined;
+  const { EmbeddingModel } = await import('../models/index.js');
   const model = await EmbeddingModel.load(name, given.device ? { device: given.device } : {});
   return { name: name.split('/').at(-1) ?? name, model };
 }

@@ -2,8 +2,7 @@
 import { ArgumentError } from '../base/errors.js';
 import type { Group } from '../distributed/index.js';
 import { placeFromEnvironment } from '../distributed/launcher.js';
-import { EXPERT_DIVISIONS, type ExpertDivision } from '../models/shard.js';
-import { Device } from '../tensor/device.js';
+import { EXPERT_DIVISIONS, type ExpertDivision } from '../models/expert-divisions.js';
 
 /** Which of how many processes this is. */
 export const place = (): { rank: number; size: number } => placeFromEnvironment() ?? { rank: 0, size: 1 };
@@ -11,7 +10,9 @@ export const place = (): { rank: number; size: number } => placeFromEnvironment(
 /** The ranks that work together, where mpirun, torchrun or another launcher started several; else undefined. */
 export async function worldOf(device: string | undefined): Promise<Group | undefined> {
   if (place().size === 1) return undefined;
-  const { init } = await import('../distributed/index.js'); // a process of its own has no use for it
+  // A process of its own has no use for them.
+  const { init } = await import('../distributed/index.js');
+  const { Device } = await import('../tensor/device.js');
   // A kind alone is this rank's own GPU of its machine.
   return init({ device: device ?? Device.best().name.replace(/^(cuda|rocm):.*/, '$1') });
 }

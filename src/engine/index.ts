@@ -1,9 +1,9 @@
 // The engine: models that write text.
 export { END_OF_TEXT, trainBpe } from './bpe.js';
+export { builtinModel } from './builtin-model.js';
 export { type Decoder, PlainDecoder } from './decoder.js';
 export { GraphDecoder } from './graph-decoder.js';
 export {
-  builtinModel,
   type GenerateOptions,
   type GenerateStats,
   LanguageModel,

@@ -1,5 +1,4 @@
 // A model with its tokenizer: a prompt in, text out piece by piece.
-import { fileURLToPath } from 'node:url';
 import type { DType } from '../base/dtype.js';
 import { ArgumentError, IndexError } from '../base/errors.js';
 import type { CausalLM, ExpertDivision, ShardGroup, StageGroup } from '../models/index.js';
@@ -21,6 +20,7 @@ import {
   type Tokenizer,
 } from '../tokenizers/index.js';
 import type { BeamOptions } from '../models/beams.js';
+import { builtinModel } from './builtin-model.js';
 import { beamSearch } from './beam-search.js';
 import { type Decoder, PlainDecoder } from './decoder.js';
 import { GraphDecoder } from './graph-decoder.js';
@@ -99,9 +99,6 @@ export interface ModelOptions extends HubOptions {
   /** Makes a decoder; for measuring and tests. */
   readonly decoder?: (model: CausalLM) => Decoder;
 }
-
-/** The folder of the model that comes with the package. */
-export const builtinModel = fileURLToPath(new URL('../../../models/builtin', import.meta.url));
 
 /** By recorded steps where the device can, else op by op. */
 const fastest = (model: CausalLM): Decoder =>

@@ -1,6 +1,7 @@
 // An engine by a model's name.
 import { basename } from 'node:path';
-import { builtinModel, LanguageModel, type ModelOptions } from './language-model.js';
+import { builtinModel } from './builtin-model.js';
+import { LanguageModel, type ModelOptions } from './language-model.js';
 import { type EngineOptions, TextEngine } from './text-engine.js';
 
 /** An engine over a model of its own, by name or path; both end together. */

@@ -10,7 +10,8 @@ export { familyOf, loadModel, type LoadedModel, type LoadModelOptions } from './
 export { KINDS, type ModelKind, type ModelRow } from './model-row.js';
 export { MODELS, rowFor } from './registry.js';
 export { inverseFrequencies, readRope, type RopeFeature, type RopeType } from './rope.js';
-export { EXPERT_DIVISIONS, type ExpertDivision, Shard, type ShardGroup } from './shard.js';
+export { EXPERT_DIVISIONS, type ExpertDivision } from './expert-divisions.js';
+export { Shard, type ShardGroup } from './shard.js';
 export { Stage, type StageGroup } from './stage.js';
 export { ModelSource, openModel } from './source.js';
 export {

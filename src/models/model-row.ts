@@ -4,7 +4,8 @@ import type { TensorRecord } from '../io/stored-dtype.js';
 import type { Module } from '../nn/module.js';
 import type { Config } from './config.js';
 import type { Features } from './features.js';
-import type { ExpertDivision, ShardGroup } from './shard.js';
+import type { ExpertDivision } from './expert-divisions.js';
+import type { ShardGroup } from './shard.js';
 import type { ModelSource } from './source.js';
 import type { StageGroup } from './stage.js';
 

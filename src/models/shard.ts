@@ -7,6 +7,7 @@ import type { Part, Share } from '../io/part-record.js';
 import { Linear } from '../nn/layers.js';
 import { QTensor, type Weight } from '../tensor/qtensor.js';
 import type { Tensor } from '../tensor/tensor.js';
+import { EXPERT_DIVISIONS, type ExpertDivision } from './expert-divisions.js';
 import {
   type Attention,
   type DeltaNet,
@@ -36,11 +37,6 @@ export interface ShardGroup {
   /** Everyone's x one after another along a dimension, on all ranks. */
   allGather(x: Tensor, dim: number): Tensor;
 }
-
-/** How mixtures are divided: some rows of every expert, or some experts as a whole. */
-export type ExpertDivision = (typeof EXPERT_DIVISIONS)[number];
-/** All ways to divide mixtures. */
-export const EXPERT_DIVISIONS = ['rows', 'whole'] as const;
 
 /** The dimension of a part that is divided: [weight, bias]. Roles that are not here are held whole. */
 const DIVIDED: { readonly [R in Role]?: readonly [weight: number, bias?: number] } = {

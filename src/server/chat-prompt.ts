@@ -4,7 +4,7 @@ import type { ChatMessage } from '../tokenizers/index.js';
 import { AnswerParser, type ParserOptions } from './answer-parser.js';
 import { ApiError, badRequest } from './errors.js';
 import type { ChatRequest, ChatTurn, Tool } from './schemas/chat.js';
-import { samplingOf } from './schemas/sampling.js';
+import { samplingOf } from './sampling.js';
 import type { Chatter } from './served.js';
 import { ArgumentsReader, JsonCallsReader } from './tools/readers.js';
 import type { ToolSchemas } from './tools/call.js';

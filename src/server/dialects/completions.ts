@@ -8,7 +8,7 @@ import { promptTokens } from '../chat-prompt.js';
 import { badRequest, openaiError, toApiError } from '../errors.js';
 import { readBody, type ServerContext } from '../exchange.js';
 import { type CompletionRequest, completionRequest } from '../schemas/completions.js';
-import { samplingOf } from '../schemas/sampling.js';
+import { samplingOf } from '../sampling.js';
 import type { Chatter } from '../served.js';
 import type { ServerParts } from '../server-parts.js';
 import { EventStream } from '../sse.js';
