@@ -158,11 +158,13 @@ The text of Qwen2-VL, Qwen2.5-VL, Qwen3-VL (and its mixture), Qwen3.5, Gemma 3, 
 Llama 3.2 Vision, GLM-4.5V, PaddleOCR-VL and others that name the family of their text loads from the folder of the whole model.
 Further types that these rows serve: ${also.map((t) => `\`${t}\``).join(', ')}.
 Not served, and refused by their name: \`zamba\`, \`rwkv\`, \`xlstm\`,
-\`longcat_flash\`, \`diffllama\`, \`doge\`, \`blt\`.
+\`longcat_flash\`, \`doge\`, \`blt\`.
 
 ## Other models
 Small models of each were compared with transformers, too (test/models-encoders.test.ts). Of T5 and its kin the half that
-reads makes vectors by itself.
+reads makes vectors by itself. GGUF files of \`bert\` (BERT, DistilBERT, RoBERTa and XLM-RoBERTa: bge, E5, MiniLM) and
+\`nomic-bert\` are encoders, too (test/models-gguf-encoders.test.ts); \`EmbeddingModel\` takes them and decoders' files
+that name a \`pooling_type\`, and gives vectors of length 1, as llama.cpp's programs do.
 
 | kind | types |
 |---|---|

@@ -73,11 +73,11 @@ const plainNorm = (f: NormFeature): boolean => f.kind === 'rms' && !f.weightless
 /** Attention that one launch does: everything but what stands here. */
 export function attends(a: Attention, like: Attention): boolean {
   const { alibi, chunk, sinks, clip, temperature, gated, qkNorm, rope, valueNorm, keysOf, outNorm, experts } = a;
-  const { valueDim, valueFactor } = a;
+  const { valueDim, valueFactor, differential } = a;
   const sizes = a.heads === like.heads && a.kvHeads === like.kvHeads && a.headDim === like.headDim;
   const extras = [
     ...[alibi, chunk, sinks, clip, temperature, gated, valueNorm, keysOf, outNorm, experts],
-    ...[valueDim, valueFactor],
+    ...[valueDim, valueFactor, differential],
   ].every((x) => x === undefined || x === false);
   const norms = !qkNorm || (qkNorm.over === 'head' && !qkNorm.afterRope && plainNorm(qkNorm.norm));
   return sizes && extras && norms && rope !== undefined && a.headDim <= 256;

@@ -3,6 +3,7 @@ import { type Init, normal } from '../nn/init.js';
 import { dropout } from '../nn/layers.js';
 import { Module } from '../nn/module.js';
 import type { Tensor } from '../tensor/tensor.js';
+import { DifferentialMixer } from './differential-attention.js';
 import { ExpertAttentionMixer } from './expert-attention.js';
 import type { Features, Layer, Mixer, Mlp } from './features.js';
 import { LayerInput } from './layer-inputs.js';
@@ -24,6 +25,7 @@ import type { Weights } from './weights.js';
 export type MixerModule =
   | AttentionMixer
   | ExpertAttentionMixer
+  | DifferentialMixer
   | LatentMixer
   | ConvMixer
   | DeltaMixer
@@ -39,6 +41,7 @@ export type MlpModule = Dense | Mixture | DenseWithExperts;
 function mixer(w: Weights, f: Mixer, hidden: number, deep: Init): MixerModule | undefined {
   switch (f.kind) {
     case 'attention':
+      if (f.differential) return new DifferentialMixer(w, f, hidden, deep);
       return f.experts ? new ExpertAttentionMixer(w, f, hidden) : new AttentionMixer(w, f, hidden, deep);
     case 'latent':
       return new LatentMixer(w, f, hidden, deep);

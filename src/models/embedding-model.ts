@@ -3,6 +3,7 @@ import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { ArgumentError, FormatError, UnsupportedError } from '../base/errors.js';
 import { type HubOptions, modelPath } from '../hub/index.js';
+import { Gguf } from '../io/gguf.js';
 import { readJsonFile } from '../io/json-file.js';
 import { readText } from '../io/byte-source.js';
 import { activation } from '../nn/activation.js';
@@ -18,7 +19,8 @@ import type { CausalLM } from './decoder.js';
 import { DecoderEncoder } from './decoder-encoder.js';
 import type { TextEncoder } from './encoder.js';
 import { loadModel } from './load.js';
-import { MODELS } from './registry.js';
+import type { ModelKind } from './model-row.js';
+import { MODELS, rowFor } from './registry.js';
 import { T5_FAMILIES } from './t5.js';
 
 /** A batch on its way to vectors. */
@@ -203,9 +205,13 @@ export class EmbeddingModel {
     this.#lowercase = parts.lowercase;
   }
 
-  /** A folder of sentence-transformers, or a plain encoder's, whose tokens' mean is taken. */
+  /**
+   * A folder of sentence-transformers, a plain encoder's, whose tokens' mean is taken, or a GGUF file, whose vectors
+   * have length 1 as llama.cpp's programs give them.
+   */
   static async load(name: string, options: BuilderOptions & HubOptions = {}): Promise<EmbeddingModel> {
     const dir = await modelPath(name, options);
+    if (dir.endsWith('.gguf')) return EmbeddingModel.#fromGguf(dir, options);
     const modules = readModules(dir);
     const [first, ...rest] = modules;
     if (first.kind !== 'Transformer')
@@ -236,6 +242,16 @@ export class EmbeddingModel {
       ...prompts,
       maxTokens: Math.min(limit ?? tokenizer.maxLength ?? encoder.maxTokens, encoder.maxTokens),
       lowercase,
+    });
+  }
+
+  static #fromGguf(path: string, options: BuilderOptions): EmbeddingModel {
+    const { architecture, pool } = ggufPooling(path);
+    const encoder = encoderOf(path, rowFor(architecture, 'gguf', path).kind, options);
+    return new EmbeddingModel({
+      ...{ encoder, tokenizer: loadTokenizer(path), maxTokens: encoder.maxTokens, lowercase: false },
+      pooling: { pools: [pool], includePrompt: true },
+      ...{ steps: [unitLength], layers: [], prompts: {}, defaultPrompt: undefined },
     });
   }
 
@@ -316,14 +332,33 @@ export class EmbeddingModel {
   }
 }
 
+/** pooling_type's numbers. */
+const GGUF_POOLS: Readonly<Record<number, Pool | undefined>> = { 1: POOLS.mean, 2: POOLS.cls, 3: POOLS.lasttoken };
+/** How a GGUF file makes one vector of many, and whose it is. */
+function ggufPooling(path: string): { readonly architecture: unknown; readonly pool: Pool } {
+  using file = Gguf.open(path);
+  const architecture = file.get('general.architecture');
+  const key = `${String(architecture)}.pooling_type`;
+  const type = file.get(key);
+  const pool = GGUF_POOLS[Number(type)];
+  if (pool) return { architecture, pool };
+  throw new UnsupportedError(
+    `${path}: ${key} is ${type === undefined ? 'missing' : String(type)}; vectors of texts are made by ` +
+      '1 (the mean), 2 (the first token) or 3 (the last)',
+  );
+}
+
 /** An encoder, the half of T5 that reads, or a decoder that makes vectors. */
 export function encoderAt(home: string, options: BuilderOptions): TextEncoder {
   const config = join(home, 'config.json');
   const type: unknown = existsSync(config) ? readJsonFile(config).model_type : undefined;
   if (T5_FAMILIES.some((r) => r.types.includes(type as string)))
     return loadModel<TextEncoder>(home, { ...options, kind: 'seq2seq', encodes: true }).model;
-  if (!MODELS.some((r) => r.kind === 'decoder' && r.types.includes(type as string)))
-    return loadModel<TextEncoder>(home, { ...options, kind: 'encoder' }).model;
+  const decodes = MODELS.some((r) => r.kind === 'decoder' && r.types.includes(type as string));
+  return encoderOf(home, decodes ? 'decoder' : 'encoder', options);
+}
+function encoderOf(home: string, kind: ModelKind, options: BuilderOptions): TextEncoder {
+  if (kind !== 'decoder') return loadModel<TextEncoder>(home, { ...options, kind: 'encoder' }).model;
   return new DecoderEncoder(loadModel<CausalLM>(home, { ...options, kind: 'decoder', encodes: true }).model);
 }
 /** modules.json: the last name of each module's class, and its folder. */

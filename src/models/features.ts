@@ -64,6 +64,11 @@ export interface Attention {
   readonly outNorm?: NormFeature;
   /** Queries and outputs are products of experts, of which a token has as many as a key has queries. */
   readonly experts?: { readonly count: number };
+  /**
+   * Heads come in pairs that share values as wide as a head, half of which a query is: a part of the second's answer,
+   * `begin` before anything is learnt, is taken from the first's, and a norm follows.
+   */
+  readonly differential?: { readonly begin: number; readonly eps: number };
 }
 
 /** Keys and values through a narrow latent vector, which alone is cached. */

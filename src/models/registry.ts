@@ -8,6 +8,7 @@ import { IMAGE_TEXT_FAMILIES } from './clip.js';
 import { CONV_BERT_FAMILIES } from './conv-bert.js';
 import { DEBERTA_FAMILIES } from './deberta.js';
 import { DECODER_FAMILIES } from './families/index.js';
+import { GGUF_ENCODERS } from './gguf-encoder.js';
 import { MOBILE_BERT_FAMILIES } from './mobile-bert.js';
 import type { ModelRow } from './model-row.js';
 import { ROTARY_BERT_FAMILIES } from './rotary-bert.js';
@@ -29,6 +30,7 @@ export const MODELS: readonly ModelRow[] = [
   ...CONV_BERT_FAMILIES,
   ...ROTARY_BERT_FAMILIES,
   ...DEBERTA_FAMILIES,
+  ...GGUF_ENCODERS,
   ...T5_FAMILIES,
   ...T5_GEMMA_FAMILIES,
   ...BART_FAMILIES,

@@ -112,6 +112,7 @@ export class Shard {
     const { layerInputs, streams, embedWidth } = this.whole;
     if (layerInputs || streams || embedWidth) this.#refuse(i, "vectors beside the model's own do not divide");
     if (m.kind === 'attention' && m.experts) this.#refuse(i, 'experts of attention do not divide');
+    if (m.kind === 'attention' && m.differential) this.#refuse(i, 'heads that come in pairs do not divide');
     if (m.kind === 'attention' && m.outNorm) this.#refuse(i, 'a norm over all heads does not divide');
     if (mlp.kind === 'both' || (mlp.kind === 'dense' && (mlp.innerNorm || mlp.sparse !== undefined)))
       this.#refuse(i, 'what reads a whole feed-forward branch does not divide');

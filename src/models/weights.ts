@@ -27,6 +27,7 @@ export const MODEL_ROLES = [
 export const LAYER_ROLES = [
   ...['beforeMixer', 'afterMixer', 'beforeMlp', 'afterMlp'],
   ...['q', 'k', 'v', 'o', 'qNorm', 'kNorm', 'sinks', 'qRouter', 'oSum', 'expertsSum'],
+  ...['pairQuery1', 'pairKey1', 'pairQuery2', 'pairKey2'],
   ...['qA', 'qANorm', 'qB', 'kvA', 'kvANorm', 'kvB'],
   ...['gate', 'up', 'down', 'activation'],
   ...['router', 'choiceBias', 'expertGate', 'expertUp', 'expertDown'],

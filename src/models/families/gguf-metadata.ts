@@ -19,7 +19,9 @@ const LARGEST = 2 ** 20;
 const HARMLESS = new Set(
   `vocab_size context_length block_count rope.dimension_count rope.dimension_sections tensor_data_layout
   rope.scaling.finetuned attention.key_length attention.value_length attention.key_length_swa
-  attention.value_length_swa expert_feed_forward_length feed_forward_length nextn_predict_layers`.split(/\s+/),
+  attention.value_length_swa expert_feed_forward_length feed_forward_length nextn_predict_layers pooling_type`.split(
+    /\s+/,
+  ),
 );
 
 /** The keys of one architecture; remembers which were asked for. */

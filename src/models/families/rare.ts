@@ -1,4 +1,5 @@
-// Families that few people run: ModernBERT's decoder, GPT-NeoX for Japanese, CTRL, and Aria's text model.
+// Families that few people run: ModernBERT's decoder, GPT-NeoX for Japanese, CTRL, Aria's text model and DiffLlama.
+import { FormatError } from '../../base/errors.js';
 import type { Config } from '../config.js';
 import { type NormFeature, PRE_NORMS } from '../features.js';
 import type { RopeFeature } from '../rope.js';
@@ -12,6 +13,7 @@ import {
   full,
   fusedGateUp,
   fusedQkv,
+  gated,
   LLAMA_NAMES,
   layerNorm,
   layerTypes,
@@ -200,4 +202,32 @@ const aria = family({
   },
 });
 
-export const RARE_FAMILIES = [modernBert, japanese, ctrl, aria];
+const diffLlama = family({
+  types: ['diffllama'],
+  features: (c) => {
+    const s = sizesOf(c);
+    if (s.heads % 2 !== 0 || s.kvHeads % 2 !== 0)
+      throw new FormatError(`${c.where}: ${s.heads} heads and ${s.kvHeads} key heads cannot come in pairs`);
+    c.ignore('lambda_std_dev');
+    const norm = rms(c, 1e-5);
+    return build('diffllama', c, s, {
+      norm,
+      rope: ropeOf(c, s),
+      attention: (i) => ({
+        headDim: 2 * s.headDim,
+        differential: { begin: 0.8 - 0.6 * Math.exp(-0.3 * i), eps: norm.eps },
+      }),
+      mlp: () => gated(c),
+      biases: biasesBy(c, { attention_bias: ATTENTION_BIAS }),
+    });
+  },
+  names: {
+    ...LLAMA_NAMES,
+    pairQuery1: { name: 'self_attn.lambda_q1', bare: true },
+    pairKey1: { name: 'self_attn.lambda_k1', bare: true },
+    pairQuery2: { name: 'self_attn.lambda_q2', bare: true },
+    pairKey2: { name: 'self_attn.lambda_k2', bare: true },
+  },
+});
+
+export const RARE_FAMILIES = [modernBert, japanese, ctrl, aria, diffLlama];

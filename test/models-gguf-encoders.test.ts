@@ -1,0 +1,176 @@
+// Encoders, and decoders that make vectors, in GGUF files as llama.cpp's converters write them.
+import assert from 'node:assert/strict';
+import { join } from 'node:path';
+import { test } from 'node:test';
+import { ggmlType } from '../src/base/blocks/types.js';
+import type { GgufValue } from '../src/io/gguf-value.js';
+import { writeGguf } from '../src/io/gguf-write.js';
+import { SafeTensors } from '../src/io/safetensors.js';
+import type { TextEncoder } from '../src/models/encoder.js';
+import { EmbeddingModel } from '../src/models/index.js';
+import { loadModel } from '../src/models/load.js';
+import { relativeError } from '../src/parity/model-checks.js';
+import { noGrad } from '../src/tensor/autograd.js';
+import { tensor } from '../src/tensor/create.js';
+import { scope } from '../src/tensor/scope.js';
+import type { Tensor } from '../src/tensor/tensor.js';
+import { answerOf, encoders, familyFolder, skipEncoders } from './models-support.js';
+
+type Keys = Readonly<Record<string, number | boolean>>;
+interface Written {
+  readonly architecture: string;
+  readonly names: readonly (readonly [RegExp, string])[];
+  readonly keys: Keys;
+  /** Rows of the table of positions that the converter cuts off. */
+  readonly cut?: number;
+}
+const BERT_NAMES: Written['names'] = [
+  [/^.*word_embeddings/, 'token_embd'],
+  [/^.*position_embeddings/, 'position_embd'],
+  [/^.*token_type_embeddings/, 'token_types'],
+  [/^(embeddings\.LayerNorm|emb_ln)/, 'token_embd_norm'],
+  [/^.*layers?\.(\d+)\./, 'blk.$1.'],
+  [/attention\.(self\.)?(q|k|v)(uery|ey|alue|_lin)/, 'attn_$2'],
+  [/attention\.output\.LayerNorm|sa_layer_norm|norm1/, 'attn_output_norm'],
+  [/attention\.output\.dense|attention\.out_lin|attn\.out_proj/, 'attn_output'],
+  [/intermediate\.dense|ffn\.lin1|mlp\.fc11/, 'ffn_up'],
+  [/output\.LayerNorm|output_layer_norm|norm2/, 'layer_output_norm'],
+  [/output\.dense|ffn\.lin2|mlp\.fc2/, 'ffn_down'],
+  [/mlp\.fc12/, 'ffn_gate'],
+  [/attn\.Wqkv/, 'attn_qkv'],
+];
+const SIZES = {
+  ...{ block_count: 3, context_length: 128, embedding_length: 48, feed_forward_length: 64 },
+  ...{ 'attention.head_count': 4, 'attention.causal': false, pooling_type: 1 },
+};
+const FILES: Readonly<Record<string, Written>> = {
+  distilbert: {
+    architecture: 'bert',
+    names: BERT_NAMES,
+    keys: { ...SIZES, 'attention.layer_norm_epsilon': 1e-12 },
+  },
+  'xlm-roberta': {
+    ...{ architecture: 'bert', names: BERT_NAMES, cut: 2 },
+    keys: { ...SIZES, context_length: 58, 'attention.layer_norm_epsilon': 1e-12, pooling_type: 2 },
+  },
+  'nomic_bert-b': {
+    architecture: 'nomic-bert',
+    names: BERT_NAMES,
+    keys: {
+      ...{ ...SIZES, 'attention.key_length': 8, 'attention.value_length': 8 },
+      ...{ 'rope.freq_base': 1000, 'attention.layer_norm_epsilon': 1e-12 },
+    },
+  },
+  'decoder-qwen3': {
+    architecture: 'qwen3',
+    names: [
+      [/^(model\.)?embed_tokens/, 'token_embd'],
+      [/^(model\.)?norm\./, 'output_norm.'],
+      [/^(model\.)?layers\.(\d+)\./, 'blk.$2.'],
+      [/self_attn\.([qkv])_proj/, 'attn_$1'],
+      [/self_attn\.o_proj/, 'attn_output'],
+      [/self_attn\.([qk])_norm/, 'attn_$1_norm'],
+      [/input_layernorm/, 'attn_norm'],
+      [/post_attention_layernorm/, 'ffn_norm'],
+      [/mlp\.(gate|up|down)_proj/, 'ffn_$1'],
+    ],
+    keys: {
+      ...{ block_count: 2, context_length: 128, embedding_length: 48, feed_forward_length: 64, pooling_type: 3 },
+      ...{ 'attention.head_count': 4, 'attention.head_count_kv': 2, 'attention.key_length': 16 },
+      ...{ 'attention.value_length': 16, 'attention.layer_norm_rms_epsilon': 1e-6, 'rope.freq_base': 10_000 },
+    },
+  },
+};
+const valueOf = (v: number | boolean): GgufValue =>
+  typeof v === 'boolean' ? { type: 'bool', value: v } : { type: Number.isInteger(v) ? 'u32' : 'f32', value: v };
+/** Ninety-six words, so that every number of the model's is one. */
+const WORDS = ['[PAD]', '[UNK]', '[CLS]', '[SEP]', ...Array.from({ length: 92 }, (_, i) => `\u2581w${i}`)];
+const VOCABULARY: readonly (readonly [string, GgufValue])[] = [
+  ['model', { type: 'string', value: 'bert' }],
+  ['tokens', { type: 'array', of: 'string', value: WORDS }],
+  ['token_type', { type: 'array', of: 'i32', value: Int32Array.from(WORDS, (_, i) => (i < 4 ? 3 : 1)) }],
+  ['padding_token_id', { type: 'u32', value: 0 }],
+  ['unknown_token_id', { type: 'u32', value: 1 }],
+  ['bos_token_id', { type: 'u32', value: 2 }],
+  ['seperator_token_id', { type: 'u32', value: 3 }],
+];
+function written(name: string, change: Keys = {}): string {
+  const { architecture, names, keys, cut = 0 } = FILES[name];
+  const dir = familyFolder(name, undefined, encoders);
+  using file = SafeTensors.open(dir);
+  const tensors = file.names.flatMap((key) => {
+    if (key.startsWith('pooler')) return [];
+    const to = names.reduce((n, [from, by]) => n.replace(from, by), key);
+    const { shape } = file.record(key);
+    const rows = to.startsWith('position_embd') ? cut : 0;
+    const bytes = file
+      .record(key)
+      .read()
+      .slice(rows * 4 * (shape[1] ?? 1));
+    return [{ name: to, type: ggmlType('f32'), shape: [shape[0] - rows, ...shape.slice(1)], bytes }];
+  });
+  const told = Object.entries({ ...keys, ...change }).map(([k, v]) => [`${architecture}.${k}`, valueOf(v)] as const);
+  const path = join(dir, 'model.gguf');
+  writeGguf(
+    path,
+    new Map<string, GgufValue>([
+      ['general.architecture', { type: 'string', value: architecture }],
+      ...told,
+      ...VOCABULARY.map(([k, v]) => [`tokenizer.ggml.${k}`, v] as const),
+    ]),
+    tensors,
+  );
+  return path;
+}
+
+for (const name of ['distilbert', 'xlm-roberta', 'nomic_bert-b'])
+  test(`${name} as a GGUF file gives the vectors of transformers`, { skip: skipEncoders }, () =>
+    scope(() => {
+      const { model } = loadModel<TextEncoder>(written(name), { device: 'cpu', kind: 'encoder' });
+      const of = (key: string): Tensor => answerOf(name, key, 'encoders');
+      const mask = of('attention_mask');
+      const { hidden } = noGrad(() => model.forward({ ids: of('input_ids'), mask }));
+      const real = mask.unsqueeze(-1).cast('f32');
+      const error = relativeError(hidden.mul(real), of('hidden').mul(real));
+      assert.ok(error <= 1e-4, `off by ${error}`);
+      model.dispose();
+    }),
+  );
+
+/** What a text's tokens become, pooled here by hand. */
+function pooled(model: EmbeddingModel, text: string, pool: (rows: number[][]) => number[]): number[] {
+  const ids = tensor([model.tokenizer.encode(text)], { device: 'cpu', dtype: 'u32' });
+  const [rows] = noGrad(() => model.encoder.forward({ ids }).hidden.toArray()) as number[][][];
+  const v = pool(rows);
+  const length = Math.hypot(...v);
+  return v.map((x) => x / length);
+}
+const POOLS: Readonly<Record<string, (rows: number[][]) => number[]>> = {
+  distilbert: (rows) => rows[0].map((_, j) => rows.reduce((a, r) => a + r[j], 0) / rows.length),
+  'xlm-roberta': (rows) => rows[0],
+  'decoder-qwen3': (rows) => rows[rows.length - 1],
+};
+for (const [name, pool] of Object.entries(POOLS))
+  test(`vectors of texts from ${name} as a GGUF file are pooled as it says, and of length 1`, {
+    skip: skipEncoders,
+  }, async () => {
+    const model = await EmbeddingModel.load(written(name), { device: 'cpu' });
+    const texts = ['w5 w7 w9', 'w1', 'w60 w2 w3 w4 w8'];
+    assert.deepEqual(model.tokenizer.encode(texts[0]), [2, 9, 11, 13, 3]);
+    const got = await model.embed(texts);
+    texts.forEach((text, i) => {
+      const want = scope(() => pooled(model, text, pool));
+      const gap = Math.max(...want.map((x, j) => Math.abs(x - got[i][j])));
+      assert.ok(gap < 1e-5, `${text} is off by ${gap}`);
+    });
+    model.dispose();
+  });
+
+test('a GGUF file that does not say how vectors are pooled, or looks back alone, is refused by name', {
+  skip: skipEncoders,
+}, async () => {
+  const load = (path: string): Promise<EmbeddingModel> => EmbeddingModel.load(path, { device: 'cpu' });
+  await assert.rejects(load(written('distilbert', { pooling_type: 0 })), /bert\.pooling_type is 0; vectors of texts/);
+  await assert.rejects(load(written('distilbert', { 'attention.causal': true })), /attention\.causal is true/);
+  await assert.rejects(load(written('distilbert', { 'rope.freq_base': 7 })), /honours bert\.rope\.freq_base/);
+});
