@@ -205,7 +205,18 @@ test('an engine is built for the best instruction set that the CPU has, or the o
     units([hostInstructionSet(arch, flags(has))]).flatMap((u) => (/^vector-quantized/.test(u.name) ? [u.name] : []));
   assert.deepEqual(quantized('arm64', ''), ['vector-quantized-neon']);
   assert.deepEqual(quantized('arm64', 'asimddp'), ['vector-quantized-dotprod'], 'and nothing that it does not need');
-  assert.equal(units(INSTRUCTION_SETS.arm64).filter((u) => /^vector-quantized/.test(u.name)).length, 2, 'a release');
+  assert.deepEqual(quantized('arm64', 'asimddp i8mm'), ['vector-quantized-i8mm'], 'the best alone');
+  assert.deepEqual(quantized('arm64', 'i8mm'), ['vector-quantized-neon'], 'i8mm without dot products is not enough');
+  const released = units(INSTRUCTION_SETS.arm64).filter((u) => /^vector-quantized/.test(u.name));
+  assert.deepEqual(
+    released.map(({ name, flags }) => [name.slice('vector-quantized-'.length), flags.at(-1)]),
+    [
+      ['neon', '-DWICK_ISA_NEON'],
+      ['dotprod', '-DWICK_DOT=dotprod'],
+      ['i8mm', '-DWICK_DOT=i8mm'],
+    ],
+    'a release',
+  );
   const all = new Set(units(INSTRUCTION_SETS.x64).map((u) => u.name));
   for (const { name } of INSTRUCTION_SETS.x64) assert.ok(all.has(`vector-matmul-${name}`), name);
   assert.equal(units([INSTRUCTION_SETS.x64[1]]).filter((u) => /(sse2|avx512)$/.test(u.name)).length, 0);

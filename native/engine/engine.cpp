@@ -85,7 +85,7 @@ struct Choice {
 };
 
 // An engine built for the CPU at hand has products of whole numbers for CPUs with dot products alone, or none for them.
-#if defined(WICK_ONLY_VNNI) || defined(WICK_ONLY_DOTPROD)
+#if defined(WICK_ONLY_VNNI) || defined(WICK_ONLY_DOTPROD) || defined(WICK_ONLY_I8MM)
 constexpr bool DOT_ALONE = true;
 #else
 constexpr bool DOT_ALONE = false;
@@ -103,14 +103,19 @@ bool hasAvx512() {
 }
 #elif defined(__aarch64__)
 bool hasDotprod() { return getauxval(AT_HWCAP) & HWCAP_ASIMDDP; }
+bool hasI8mm() { return hasDotprod() && getauxval(AT_HWCAP2) >> 13 & 1; }  // HWCAP2_I8MM, which old headers lack
+#if defined(WICK_ONLY_I8MM)
+bool hasNeon() { return hasI8mm(); }
+#else
 bool hasNeon() { return !DOT_ALONE || hasDotprod(); }
+#endif
 #else
 bool hasWasm() { return true; }  // a machine without its vectors refuses the whole module
 #endif
-// CPUs with the larger sets mostly multiply and add four bytes in one instruction, too.
+// CPUs with the larger sets mostly multiply and add four bytes in one instruction, too; some small matrices of them.
 #define WICK_DOT_PRODUCTS(SET, DOT, HAS)                       \
   extern "C" void wick_quantized_##DOT(IsaTable*);             \
-  const IsaTable* table_##SET##_##DOT() {                      \
+  const IsaTable* table_##DOT() {                              \
     const IsaTable* t = table_##SET();                         \
     if (HAS()) wick_quantized_##DOT(const_cast<IsaTable*>(t)); \
     return t;                                                  \
@@ -126,7 +131,7 @@ WICK_INSTRUCTION_SET(avx512)
 #ifdef WICK_WITH_VNNI
 WICK_DOT_PRODUCTS(avx512, vnni, hasVnni)
 #else
-const auto table_avx512_vnni = table_avx512;
+const auto table_vnni = table_avx512;
 #endif
 #endif
 #ifdef WICK_WITH_NEON
@@ -134,7 +139,12 @@ WICK_INSTRUCTION_SET(neon)
 #ifdef WICK_WITH_DOTPROD
 WICK_DOT_PRODUCTS(neon, dotprod, hasDotprod)
 #else
-const auto table_neon_dotprod = table_neon;
+const auto table_dotprod = table_neon;
+#endif
+#ifdef WICK_WITH_I8MM
+WICK_DOT_PRODUCTS(dotprod, i8mm, hasI8mm)
+#else
+const auto table_i8mm = table_dotprod;
 #endif
 #endif
 #ifdef WICK_WITH_WASM
@@ -149,10 +159,10 @@ const Choice CHOICES[] = {
     {"avx2", hasAvx2, table_avx2},
 #endif
 #ifdef WICK_WITH_AVX512
-    {"avx512", hasAvx512, table_avx512_vnni},
+    {"avx512", hasAvx512, table_vnni},
 #endif
 #ifdef WICK_WITH_NEON
-    {"neon", hasNeon, table_neon_dotprod},
+    {"neon", hasNeon, table_i8mm},
 #endif
 #ifdef WICK_WITH_WASM
     {"wasm", hasWasm, table_wasm},

@@ -403,6 +403,40 @@ void rowByRow(const uint8_t* w, int64_t rowBytes, int64_t rows, const Rounded& a
   }
 }
 #if defined(__ARM_FEATURE_DOTPROD)
+#if defined(__ARM_FEATURE_MATMUL_INT8)
+// An instruction multiplies two rows by two: eight values of each lie side by side, eight after eight.
+constexpr int PAIRED = 2;
+// Values of four rows of weights from row `at` on: `to` has eight values of every row of the strip, then the next eight.
+WICK_FN void putEights(const Ints (&values)[4], int32_t* to, int64_t at) {
+  for (int r = 0; r < 4; r++)
+    for (int e = 0; e < 4; e++)
+      memcpy(to + 16 * e + 2 * (at + r), reinterpret_cast<const int32_t*>(&values[r]) + 2 * e, 8);
+}
+// Sums of the products of COUNT values of eight rows of weights and C rows of activations.
+template <int C, int COUNT>
+WICK_FN void wholeProducts(const int32_t* lanes, const int8_t* x, int64_t row, const float32x4_t (&)[C][2],
+                           float32x4_t (&to)[C][2]) {
+  constexpr int PAIRS = (C + 1) / 2;
+  int32x4_t sum[PAIRS][4];
+  WICK_EACH(PAIRS) sum[u][0] = sum[u][1] = sum[u][2] = sum[u][3] = vdupq_n_s32(0);
+#pragma GCC unroll 4
+  for (int e = 0; e < COUNT / 8; e++) {
+    int8x16_t w[4];
+    WICK_EACH(4) w[u] = vreinterpretq_s8_s32(vld1q_s32(lanes + 16 * e + 4 * u));
+    WICK_EACH(PAIRS) {
+      const int8x16_t values = vld1q_s8(x + 2 * u * row + 16 * e);
+#pragma GCC unroll 4
+      for (int p = 0; p < 4; p++) sum[u][p] = vmmlaq_s32(sum[u][p], w[p], values);
+    }
+  }
+  WICK_EACH(C) {  // of two rows of weights and two of activations in each
+    const int32x4_t* of = sum[u / 2];
+    to[u][0] = vcvtq_f32_s32(u % 2 ? vuzp2q_s32(of[0], of[1]) : vuzp1q_s32(of[0], of[1]));
+    to[u][1] = vcvtq_f32_s32(u % 2 ? vuzp2q_s32(of[2], of[3]) : vuzp1q_s32(of[2], of[3]));
+  }
+}
+#else
+constexpr int PAIRED = 1;
 // Loaded afresh for every sum: copying a register would take the arithmetic units' time. The load names what is summed
 // up, which keeps the compiler from sharing one copy.
 alignas(16) const int32_t SHIFTS[4] = {SHIFT_BITS, SHIFT_BITS, SHIFT_BITS, SHIFT_BITS};
@@ -419,6 +453,24 @@ template <int C, int L> WICK_FN void addLane(const int32_t* lanes, const int8x16
     sum[u][1] = vdotq_laneq_s32(sum[u][1], w[1], x[u], L);
   }
 }
+// Sums of the products of COUNT values of eight rows of weights and C rows of activations.
+template <int C, int COUNT>
+WICK_FN void wholeProducts(const int32_t* lanes, const int8_t* x, int64_t row, const float32x4_t (&of)[C][2],
+                           float32x4_t (&to)[C][2]) {
+  int32x4_t sum[C][2];
+  WICK_EACH(C) sum[u][0] = freshShift(of[u][0]), sum[u][1] = freshShift(of[u][1]);
+#pragma GCC unroll 2
+  for (int q = 0; q < COUNT / 16; q++, lanes += 32, x += 16) {
+    int8x16_t values[C];
+    WICK_EACH(C) values[u] = vld1q_s8(x + u * row);
+    addLane<C, 0>(lanes, values, sum);
+    addLane<C, 1>(lanes, values, sum);
+    addLane<C, 2>(lanes, values, sum);
+    addLane<C, 3>(lanes, values, sum);
+  }
+  WICK_EACH(C) to[u][0] = withoutShift(sum[u][0]), to[u][1] = withoutShift(sum[u][1]);
+}
+#endif
 // Eight rows of weights, of which `lanes`, `scale` and `minimum` are laid out as Strip says, against C rows of activations.
 template <int C, int PARTS>
 WICK_FN void dotTile(const int32_t* lanes, const float* scale, const float* minimum, const Rounded& a,
@@ -428,22 +480,14 @@ WICK_FN void dotTile(const int32_t* lanes, const float* scale, const float* mini
   float32x4_t acc[C][2];
   WICK_EACH(C) acc[u][0] = acc[u][1] = vdupq_n_f32(0);
   for (int64_t i = 0; i < chunks * PARTS; i++, scale += 8) {
-    int32x4_t sum[C][2];
-    WICK_EACH(C) sum[u][0] = freshShift(acc[u][0]), sum[u][1] = freshShift(acc[u][1]);
-#pragma GCC unroll 2
-    for (int q = 0; q < 2 / PARTS; q++, lanes += 32, x += 16) {
-      int8x16_t values[C];
-      WICK_EACH(C) values[u] = vld1q_s8(x + u * row);
-      addLane<C, 0>(lanes, values, sum);
-      addLane<C, 1>(lanes, values, sum);
-      addLane<C, 2>(lanes, values, sum);
-      addLane<C, 3>(lanes, values, sum);
-    }
+    float32x4_t products[C][2];
+    wholeProducts<C, 32 / PARTS>(lanes, x, row, acc, products);
+    lanes += 64 / PARTS, x += 32 / PARTS * PAIRED;
     const float* scales = a.scale + i / PARTS;
     const float32x4_t d[2] = {vld1q_f32(scale), vld1q_f32(scale + 4)};
     WICK_EACH(C) {
-      acc[u][0] = vfmaq_n_f32(acc[u][0], vmulq_f32(withoutShift(sum[u][0]), d[0]), scales[u * chunks]);
-      acc[u][1] = vfmaq_n_f32(acc[u][1], vmulq_f32(withoutShift(sum[u][1]), d[1]), scales[u * chunks]);
+      acc[u][0] = vfmaq_n_f32(acc[u][0], vmulq_f32(products[u][0], d[0]), scales[u * chunks]);
+      acc[u][1] = vfmaq_n_f32(acc[u][1], vmulq_f32(products[u][1], d[1]), scales[u * chunks]);
     }
     if (!minimum) continue;
     const float* sums = a.sum + i / PARTS + i % PARTS * chunks;
@@ -496,7 +540,9 @@ void roundRow(const float* x, const Rounded& to, int64_t row) {
     roundChunk(zeros ? NOTHING : x, zeros ? 0 : inverse, q, sums);
     for (int h = 0; h < 2; h++) sum[h * chunks + c] = scale[c] * (float)sums[h];
 #if defined(__ARM_FEATURE_DOTPROD)
-    memcpy(reinterpret_cast<int8_t*>(const_cast<int16_t*>(of.wide)) + 32 * c, q, 32);
+    int8_t* wide = reinterpret_cast<int8_t*>(const_cast<int16_t*>(to.from(row - row % PAIRED).wide));
+    constexpr int RUN = PAIRED == 2 ? 8 : 32;
+    for (int e = 0; e < 32; e += RUN) memcpy(wide + (32 * c + e) * PAIRED + row % PAIRED * RUN, q + e, RUN);
 #else
     for (int j = 0; j < 32; j++) const_cast<int16_t*>(of.wide)[32 * c + j] = q[j];
 #endif

@@ -1,5 +1,6 @@
 // Products with ggml's blocks: whole numbers against whole numbers, scaled chunk by chunk; and blocks back to floats.
-// Compiled once more with -DWICK_DOT where the CPU multiplies and adds four bytes in one instruction.
+// Compiled once more with -DWICK_DOT where the CPU multiplies and adds four bytes in one instruction, or small matrices of
+// them.
 #include "amx.h"
 
 namespace {
@@ -346,7 +347,11 @@ __attribute__((noinline)) void unpackBatch(const uint8_t* w, int64_t rowBytes, i
       }
     }
     int32_t* lanes = to.lanes + chunk * GROUPS * STRIP + at;
+#if defined(__ARM_FEATURE_MATMUL_INT8)
+    putEights(values[0], lanes - at, at);
+#else
     for (int h = 0; h < GROUPS / 8; h++) turned(values[h], lanes + 8 * h * STRIP, STRIP);
+#endif
     if (OFFSET) putStart(lanes, to.start + chunk * PARTS * STRIP + at, PARTS);
   }
 }

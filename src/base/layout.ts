@@ -81,8 +81,13 @@ export class Layout {
 
   /** Two dimensions exchanged. */
   transpose(a: number, b: number): Layout {
-    const dims = this.shape.map((_, i) => (i === a ? b : i === b ? a : i));
-    return this.permute(dims);
+    const shape = this.shape.slice();
+    const strides = this.strides.slice();
+    shape[a] = this.shape[b];
+    shape[b] = this.shape[a];
+    strides[a] = this.strides[b];
+    strides[b] = this.strides[a];
+    return new Layout(shape, strides, this.offset);
   }
 
   /** Elements start, start+step, ... of a dimension, `length` of them. */

@@ -94,20 +94,26 @@ export function broadcastShapes(op: string, ...shapes: Shape[]): Shape {
   return out;
 }
 
-/** Fills a single -1 in a reshape target and checks the element count. */
+/** Fills a single -1 in a reshape target and checks the element count. One pass: it is half of what a view costs. */
 export function resolveReshape(op: string, from: Shape, to: Shape): number[] {
-  const holes = to.filter((d) => d === -1).length;
-  const size = sizeOf(from);
-  if (holes > 1) throw new ShapeError(`${op}: ${formatShape(to)} has more than one -1`);
-  const known = to.reduce((a, d) => (d === -1 ? a : a * d), 1);
-  const out = to.map((d) => (d === -1 ? size / known : d));
-  if (to.some((d) => d < -1) || out.some((d) => !Number.isInteger(d)) || sizeOf(out) !== size) {
+  const out = to.slice();
+  let [known, hole, whole] = [1, -1, true];
+  for (let i = 0; i < out.length; i++) {
+    const d = out[i];
+    if (d !== -1) known *= d;
+    else if (hole >= 0) throw new ShapeError(`${op}: ${formatShape(to)} has more than one -1`);
+    else hole = i;
+    whole &&= d >= -1 && Number.isInteger(d);
+  }
+  let size = 1;
+  for (let i = 0; i < from.length; i++) size *= from[i];
+  if (hole >= 0) out[hole] = size / known;
+  if (!whole || (hole < 0 ? known !== size : !Number.isInteger(out[hole]) || known * out[hole] !== size))
     throw new ShapeError(
       `${op}: ${formatShape(from)} has ${size} elements, ${formatShape(to)} ${
-        holes ? `needs a multiple of ${known}` : `has ${known}`
+        hole >= 0 ? `needs a multiple of ${known}` : `has ${known}`
       }`,
     );
-  }
   return out;
 }
 

@@ -10,14 +10,14 @@ export interface InstructionSet {
   readonly flags: readonly string[];
   /** What the CPU must have, as /proc/cpuinfo spells it; the engine asks the CPU itself when it is loaded. */
   readonly needs: readonly string[];
-  /** Products of whole numbers for CPUs that multiply and add four bytes at a time. */
-  readonly dot?: DotProducts;
+  /** Products of whole numbers for CPUs that multiply and add four bytes at a time, or more; best last. */
+  readonly dots?: readonly DotProducts[];
 }
 export interface DotProducts {
   readonly name: string;
   readonly flags: readonly string[];
   readonly needs: readonly string[];
-  /** The CPU is known to have it, so that nothing else is compiled; else both are, and the engine asks the CPU. */
+  /** The CPU is known to have it, so that nothing else is compiled; else all are, and the engine asks the CPU. */
   readonly alone?: true;
 }
 
@@ -31,7 +31,10 @@ export const INSTRUCTION_SETS: { readonly [A in NativeArch]: readonly Instructio
       name: 'neon',
       flags: ['-march=armv8-a'],
       needs: [],
-      dot: { name: 'dotprod', flags: ['-march=armv8.2-a+dotprod'], needs: ['asimddp'] },
+      dots: [
+        { name: 'dotprod', flags: ['-march=armv8.2-a+dotprod'], needs: ['asimddp'] },
+        { name: 'i8mm', flags: ['-march=armv8.2-a+dotprod+i8mm'], needs: ['asimddp', 'i8mm'] },
+      ],
     },
   ],
   x64: [
@@ -41,7 +44,7 @@ export const INSTRUCTION_SETS: { readonly [A in NativeArch]: readonly Instructio
       name: 'avx512',
       flags: [...AVX512.map((f) => `-m${f}`), '-mfma', '-mf16c', '-mprefer-vector-width=512'],
       needs: [...AVX2, ...AVX512],
-      dot: { name: 'vnni', flags: ['-mavx512vnni'], needs: ['avx512_vnni'] },
+      dots: [{ name: 'vnni', flags: ['-mavx512vnni'], needs: ['avx512_vnni'] }],
     },
   ],
 };
@@ -83,8 +86,10 @@ function cpuFlags(): ReadonlySet<string> {
  */
 export function hostInstructionSet(arch: NativeArch, flags: ReadonlySet<string> = cpuFlags()): InstructionSet {
   const has = ({ needs }: { readonly needs: readonly string[] }): boolean => needs.every((f) => flags.has(f));
-  const onlyFor = ({ dot, ...set }: InstructionSet): InstructionSet =>
-    dot && has(dot) ? { ...set, dot: { ...dot, alone: true } } : set;
+  const onlyFor = ({ dots, ...set }: InstructionSet): InstructionSet => {
+    const best = dots?.filter(has).at(-1);
+    return best ? { ...set, dots: [{ ...best, alone: true }] } : set;
+  };
   const known = INSTRUCTION_SETS[arch];
   const wanted = env('WICK_CPU_ISA');
   if (wanted === undefined) return onlyFor(known.filter(has).at(-1) ?? known[0]);

@@ -55,17 +55,20 @@ export function units(sets: readonly InstructionSet[]): Unit[] {
   const perSet = [...sourcesIn('vector'), ...rows.map((f) => `generated/${f}`)];
   const everywhere = ['ops', 'ops/factors', 'engine'].flatMap(sourcesIn);
   // engine.cpp alone knows which instruction sets there are.
-  const known = sets.flatMap(({ name, dot }) => [
+  const known = sets.flatMap(({ name, dots = [] }) => [
     `-DWICK_WITH_${name.toUpperCase()}`,
-    ...(dot ? [`-DWICK_${dot.alone ? 'ONLY' : 'WITH'}_${dot.name.toUpperCase()}`] : []),
+    ...dots.map((dot) => `-DWICK_${dot.alone ? 'ONLY' : 'WITH'}_${dot.name.toUpperCase()}`),
   ]);
   const compiledFor = (set: InstructionSet, source: string): Unit[] => {
     const flags = [...set.flags, `-DWICK_ISA_${set.name.toUpperCase()}`];
     const plain: Unit = { name: `${nameOf(source)}-${set.name}`, source, flags };
-    if (!set.dot || source !== 'vector/quantized.cpp') return [plain];
-    const { name, flags: more, alone } = set.dot;
-    const dot: Unit = { name: `${nameOf(source)}-${name}`, source, flags: [...flags, ...more] };
-    return alone ? [dot] : [plain, { ...dot, flags: [...dot.flags, `-DWICK_DOT=${name}`] }];
+    if (!set.dots || source !== 'vector/quantized.cpp') return [plain];
+    const dots = set.dots.map(({ name, flags: more, alone }) => ({
+      name: `${nameOf(source)}-${name}`,
+      source,
+      flags: [...flags, ...more, ...(alone ? [] : [`-DWICK_DOT=${name}`])],
+    }));
+    return set.dots.some((dot) => dot.alone) ? dots : [plain, ...dots];
   };
   return [
     ...sets.flatMap((set) => perSet.flatMap((source) => compiledFor(set, source))),
