@@ -47,45 +47,74 @@ WICK_FN u32 wave_most(u32 v) {
 #endif
 }
 
-/** By a wave, once all logits are there: the first `count` experts of the choice and their scores. */
-WICK_FN void choose(const Choice& p, i32 count, i32* ids, float* kept) {
-  // A lane looks after its own experts alone.
-  __shared__ float scores[MOST_EXPERTS];
-  __shared__ u32 keys[MOST_EXPERTS];
-  const i32 lane = (i32)lane_id(), n = p.experts;
+/** A logit, not by the nearest cache, which may remember another layer's. */
+WICK_FN float logit_of(const Choice& p, i32 e) { return ((volatile const float*)p.logits)[e]; }
+/** The largest logit and what softmax divides by. */
+struct Softmax {
+  float most, sum;
+};
+WICK_FN Softmax softmax_of(const Choice& p) {
   float most = bits_as<float>(0xff800000u), sum = 0;
-  // Not by the nearest cache, which may remember another layer's.
   UNROLL(2, 4)
-  for (i32 e = lane; e < n; e += WICK_WAVE) {
-    const float x = ((volatile const float*)p.logits)[e];
-    scores[e] = x;
-    most = fmaxf(most, x);
-  }
-  if (p.score == SCORE_SOFTMAX) {
-    most = wave_joined(most, [](float a, float b) { return fmaxf(a, b); });
+  for (i32 e = (i32)lane_id(); e < p.experts; e += WICK_WAVE) most = fmaxf(most, logit_of(p, e));
+  most = wave_joined(most, [](float a, float b) { return fmaxf(a, b); });
+  UNROLL(2, 4)
+  for (i32 e = (i32)lane_id(); e < p.experts; e += WICK_WAVE) sum += expg(logit_of(p, e) - most);
+  return {most, wave_joined(sum, [](float a, float b) { return a + b; })};
+}
+WICK_FN float score_of(const Choice& p, float x, const Softmax& all) {
+  return p.score == SCORE_SOFTMAX   ? expg(x - all.most) / all.sum
+         : p.score == SCORE_SIGMOID ? 1.0f / (1.0f + expg(-x))
+                                    : x;
+}
+
+/** Experts of a lane that keeps them in registers. */
+constexpr int HELD_EXPERTS = 4;
+/**
+ * By a wave, once all logits are there: the first `count` experts of the choice. Every block's weights wait for it, so a
+ * lane keeps what it looks after in registers where that is `Few`.
+ */
+template <bool Few> WICK_FN void choose(const Choice& p, i32 count, i32* ids) {
+  __shared__ u32 shared_keys[Few ? 1 : MOST_EXPERTS];
+  u32 keys[Few ? HELD_EXPERTS : 1], most = 0;
+  // Lanes have experts that follow one another, so that of equal ones the first lane's come first.
+  const i32 each = Few ? HELD_EXPERTS : (p.experts + WICK_WAVE - 1) / WICK_WAVE, first = (i32)lane_id() * each;
+  // Scores are in the order of logits, so they matter where something is added to them.
+  Softmax all = {};
+  if (p.bias && p.score == SCORE_SOFTMAX) all = softmax_of(p);
+  auto key_of = [&](i32 e) {
+    // No number has the key 0.
+    if (e >= p.experts) return 0u;
+    const float x = logit_of(p, e);
+    return choice_key(p.bias ? score_of(p, x, all) + p.bias[e] : x);
+  };
+  if constexpr (Few) {
+#pragma unroll
+    for (i32 i = 0; i < HELD_EXPERTS; i++) keys[i] = key_of(first + i), most = keys[i] > most ? keys[i] : most;
+  } else {
     UNROLL(2, 4)
-    for (i32 e = lane; e < n; e += WICK_WAVE) sum += expg(scores[e] - most);
-    sum = wave_joined(sum, [](float a, float b) { return a + b; });
-  }
-  UNROLL(2, 4)
-  for (i32 e = lane; e < n; e += WICK_WAVE) {
-    const float x = scores[e], score = p.score == SCORE_SOFTMAX   ? expg(x - most) / sum
-                                       : p.score == SCORE_SIGMOID ? 1.0f / (1.0f + expg(-x))
-                                                                  : x;
-    scores[e] = score;
-    keys[e] = choice_key(p.bias ? score + p.bias[e] : score);
+    for (i32 i = 0; i < each; i++) {
+      const u32 key = key_of(first + i);
+      shared_keys[i * WICK_WAVE + (i32)lane_id()] = key, most = key > most ? key : most;
+    }
   }
   ROLLED for (i32 place = 0; place < count; place++) {
-    u32 key = 0, e_of = 0;
-    UNROLL(2, 4)
-    for (i32 e = lane; e < n; e += WICK_WAVE)
-      if (keys[e] > key) key = keys[e], e_of = (u32)e;
-    // Of equal ones the first comes first. No number has the key 0, which those have that are chosen.
-    const u32 best = wave_most(key), e = ~wave_most(key == best ? ~e_of : 0u);
-    if (e_of != e || key != best) continue;
-    keys[e] = 0;
-    ids[place] = (i32)e;
-    kept[place] = scores[e];
+    const u32 best = wave_most(most);
+    const u64 lanes = ballot64(most == best);
+    if (most != best || lanes & lanes_before()) continue;
+    bool taken = false;
+    most = 0;
+    auto look = [&](i32 i, u32& key) {
+      if (!taken && key == best) taken = true, key = 0, ids[place] = first + i;
+      most = key > most ? key : most;
+    };
+    if constexpr (Few) {
+#pragma unroll
+      for (i32 i = 0; i < HELD_EXPERTS; i++) look(i, keys[i]);
+    } else {
+      UNROLL(2, 4)
+      for (i32 i = 0; i < each; i++) look(i, shared_keys[i * WICK_WAVE + (i32)lane_id()]);
+    }
   }
   sync_wave();
 }
@@ -105,6 +134,16 @@ WICK_FN float weight_of(const Choice& p, const float* kept, i32 j) {
     weight = expg(weight - best) / all;
   }
   return weight * p.factor;
+}
+
+/** Weights of all that are chosen, by a wave. */
+WICK_FN void weigh(const Choice& p, const i32* ids, float* kept, float* weights) {
+  const i32 lane = (i32)lane_id();
+  Softmax all = {};
+  if (p.score == SCORE_SOFTMAX) all = softmax_of(p);
+  if (lane < p.chosen) kept[lane] = score_of(p, logit_of(p, ids[lane]), all);
+  sync_wave();
+  if (lane < p.chosen) weights[lane] = weight_of(p, kept, lane);
 }
 
 // logits[e] = w[e] norm(x) + bias[e], one expert a block. The norm's result is rounded as ops round it: a rounding
@@ -154,11 +193,10 @@ WICK_FN void decode_router(const T* x, const N* norm, float eps, const float* w,
 
 // out[j] = activation(gate) * up of the expert that is chosen as number j; w is (experts, 2 n, k), gates over ups. What
 // follows them in out is the gate of `shared`, (2 every, k), where every token goes to.
-template <class T, class N, int R, int U>
+template <class T, class N, int R, int U, bool Few>
 WICK_FN void decode_chosen_gate(const Choice& p, const T* x, const N* norm, float eps, const T* w, const T* shared,
                                 T* out, i32 act, i32 n, i32 every, i32 k) {
   __shared__ i32 ids[MOST_CHOSEN];
-  __shared__ float kept[MOST_CHOSEN];
   const int of_all = (every + R / 2 - 1) / (R / 2), tiles = (n + R / 2 - 1) / (R / 2);
   int tile = blockIdx.x;
   if (tile < of_all) {
@@ -167,7 +205,7 @@ WICK_FN void decode_chosen_gate(const Choice& p, const T* x, const N* norm, floa
     const int j = (tile - of_all) / tiles;
     tile = (tile - of_all) % tiles;
     begin_in_turn();
-    if (wave_id() == 0) choose(p, j + 1, ids, kept);
+    if (wave_id() == 0) choose<Few>(p, j + 1, ids);
     __syncthreads();
     w += (i64)ids[j] * 2 * n * k, out += (i64)j * n;
   }
@@ -176,7 +214,7 @@ WICK_FN void decode_chosen_gate(const Choice& p, const T* x, const N* norm, floa
 
 // out = residual + the sum over j of weight[j] times w[id[j]] x[j] + shared times what follows in x; w is (experts, n,
 // k), x (chosen, k) and `every` more, shared (n, every). To the threads the rows of all experts are one long row.
-template <class T, int R, int U>
+template <class T, int R, int U, bool Few>
 WICK_FN void decode_chosen_sum(const Choice& p, const T* x, const T* w, const T* shared, const T* residual, T* out,
                                i32 n, i32 every, i32 k) {
   constexpr int P = pack_size<T>;
@@ -184,36 +222,37 @@ WICK_FN void decode_chosen_sum(const Choice& p, const T* x, const T* w, const T*
   __shared__ float kept[MOST_CHOSEN], weights[MOST_CHOSEN], parts[DECODE_WAVES][R];
   const int lane = lane_id(), wave = wave_id(), first = blockIdx.x * R, words = k / P, of_chosen = p.chosen * words,
             all = of_chosen + every / P, step = blockDim.x;
-  if (wave == 0) {
-    choose(p, p.chosen, ids, kept);
-    if (lane < p.chosen) weights[lane] = weight_of(p, kept, lane);
-  }
+  if (wave == 0) choose<Few>(p, p.chosen, ids);
   __syncthreads();
   float sums[R] = {};
   UNROLL(1, 1)
   for (int c0 = 0; c0 < all; c0 += U * step) {
     word4 held[U][R];
-    float by[U];
 #pragma unroll
     for (int u = 0; u < U; u++) {
       const int c = c0 + u * step + (int)threadIdx.x, j = c < of_chosen ? c / words : 0;
       const bool chosen = c < of_chosen;
       const T* row = chosen ? w + (i64)ids[j] * n * k + (c - j * words) * P : shared + (c - of_chosen) * P;
       const i32 width = chosen ? k : every;
-      by[u] = chosen ? weights[j] : 1.0f;
 #pragma unroll
       for (int r = 0; r < R; r++)
         held[u][r] =
             load_once_if<true>(c < all, (const word4*)(row + (i64)(first + r < n ? first + r : n - 1) * width));
     }
-    if (c0 == 0) begin_in_turn();
+    if (c0 == 0) {
+      // What the chosen weigh is found while theirs are on their way.
+      if (wave == 0) weigh(p, ids, kept, weights);
+      __syncthreads();
+      begin_in_turn();
+    }
 #pragma unroll
     for (int u = 0; u < U; u++) {
       const int c = c0 + u * step + (int)threadIdx.x;
+      const float by = c < of_chosen ? weights[c / words] : 1.0f;
       float v[P], m[P];
       unpack_word<T>(c < all ? *(const word4*)(x + c * P) : word4{}, v);
 #pragma unroll
-      for (int e = 0; e < P; e++) v[e] *= by[u];
+      for (int e = 0; e < P; e++) v[e] *= by;
 #pragma unroll
       for (int r = 0; r < R; r++) {
         unpack_word<T>(held[u][r], m);

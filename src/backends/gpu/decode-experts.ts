@@ -19,6 +19,11 @@ import { addressOf, ceilDiv, type Launch, launch, packOf, type Target } from './
 export const DECODE_EXPERTS = new KernelModule('decode-experts');
 /** Rows and words of the sum: few enough that all blocks of a layer ask for weights before their turn. */
 const SUM = { rows: 4, words: 2 };
+/** Experts that a lane keeps in registers, and whether a wave so has all of them. */
+const HELD_EXPERTS = 4;
+const AMONG = ['few', 'many'] as const;
+const amongOf = ({ experts }: Choice, warp: number) => (experts <= HELD_EXPERTS * warp ? 'few' : 'many');
+const amongName = (among: (typeof AMONG)[number]): string => (among === 'few' ? '' : '_of_many');
 
 /** In the order of the kernel's enumerations. */
 const SCORES = ['softmax', 'sigmoid', 'logits'] as const;
@@ -94,10 +99,10 @@ const router = DECODE_EXPERTS.declare({
   }),
 });
 const chosenGate = DECODE_EXPERTS.declare({
-  each: { dtype: DECODE_TYPES, norm: NORMS },
+  each: { dtype: DECODE_TYPES, norm: NORMS, among: AMONG },
   only: wanted,
-  symbol: ({ dtype, norm }) => `decode_chosen_gate_${dtype}_${TILE.name}${normName(norm)}`,
-  body: ({ dtype, norm }) => ({
+  symbol: ({ dtype, norm, among }) => `decode_chosen_gate${amongName(among)}_${dtype}_${TILE.name}${normName(norm)}`,
+  body: ({ dtype, norm, among }) => ({
     threads: DECODE_THREADS,
     beside: TILE.beside,
     params: {
@@ -113,13 +118,15 @@ const chosenGate = DECODE_EXPERTS.declare({
       every: 'i32',
       k: 'i32',
     },
-    call: `decode_chosen_gate<${CTYPE[dtype]}, ${normType(dtype, norm)}, ${TILE.rows}, ${TILE.words}>`,
+    call:
+      `decode_chosen_gate<${CTYPE[dtype]}, ${normType(dtype, norm)}, ` +
+      `${TILE.rows}, ${TILE.words}, ${among === 'few'}>`,
   }),
 });
 const chosenSum = DECODE_EXPERTS.declare({
-  each: { dtype: DECODE_TYPES },
-  symbol: ({ dtype }) => `decode_chosen_sum_${dtype}`,
-  body: ({ dtype }) => ({
+  each: { dtype: DECODE_TYPES, among: AMONG },
+  symbol: ({ dtype, among }) => `decode_chosen_sum${amongName(among)}_${dtype}`,
+  body: ({ dtype, among }) => ({
     threads: DECODE_THREADS,
     params: {
       p: CHOICE,
@@ -132,7 +139,7 @@ const chosenSum = DECODE_EXPERTS.declare({
       every: 'i32',
       k: 'i32',
     },
-    call: `decode_chosen_sum<${CTYPE[dtype]}, ${SUM.rows}, ${SUM.words}>`,
+    call: `decode_chosen_sum<${CTYPE[dtype]}, ${SUM.rows}, ${SUM.words}, ${among === 'few'}>`,
   }),
 });
 
@@ -166,12 +173,12 @@ export function gateLaunch(
   const [{ rows }, threads] = [TILE, rowThreads(dtype, k, warp)];
   const args = { ...addressesOf(c), act, n: n2 / 2, every: every2 / 2, k };
   const tiles = ceilDiv(every2, rows) + c.choice.chosen * ceilDiv(n2, rows);
-  return launch(chosenGate, { dtype, norm }, tiles, threads, { ...args, ...side });
+  return launch(chosenGate, { dtype, norm, among: amongOf(c.choice, warp) }, tiles, threads, { ...args, ...side });
 }
 export function sumLaunch(dtype: DecodeType, c: Chosen, residual: number, { warp }: Target): Launch {
   const [, n, k] = c.weight.layout.shape;
   const every = c.shared?.layout.shape[1] ?? 0;
   const threads = threadsFor((c.choice.chosen * k + every) / packOf(dtype), SUM.words, warp);
   const args = { ...addressesOf(c), residual, n, every, k };
-  return launch(chosenSum, { dtype }, ceilDiv(n, SUM.rows), threads, args);
+  return launch(chosenSum, { dtype, among: amongOf(c.choice, warp) }, ceilDiv(n, SUM.rows), threads, args);
 }
