@@ -7,6 +7,7 @@ import numpy as np, torch
 from safetensors.numpy import load as load_bytes, load_file, save, save_file
 from transformers import AutoModel, AutoModelForCausalLM, AutoModelForMaskedLM, AutoModelForQuestionAnswering
 from transformers import AutoModelForSeq2SeqLM, AutoModelForSequenceClassification, AutoModelForTokenClassification
+from transformers import AutoModelForAudioClassification, AutoModelForCTC
 from transformers import AutoModelForImageClassification, DeiTForImageClassification, T5EncoderModel
 from transformers import DeiTForImageClassificationWithTeacher
 from transformers import Emu3ForCausalLM, Emu3TextConfig, MllamaForCausalLM
@@ -614,6 +615,38 @@ def vision_answers(model, _, seed):
     return {k: v.numpy().astype(np.float32) for k, v in found.items()}
 
 
+# Models of sounds: samples to letters and classes.
+HEARING = dict(vocab_size=20, hidden_size=32, num_hidden_layers=2, num_attention_heads=4, intermediate_size=40,
+               conv_dim=(16, 16, 24), conv_kernel=(10, 3, 3), conv_stride=(5, 2, 2), num_feat_extract_layers=3,
+               num_conv_pos_embeddings=8, num_conv_pos_embedding_groups=4, mask_time_prob=0.0, mask_feature_prob=0.0,
+               classifier_proj_size=16, num_labels=3)
+STABLE = dict(HEARING, feat_extract_norm='layer', do_stable_layer_norm=True, conv_bias=True)
+SOUND = {
+    AutoModel: {'hubert': ('hubert', dict(HEARING, feat_proj_layer_norm=False))},
+    AutoModelForCTC: {
+        'wav2vec2': ('wav2vec2', dict(STABLE, adapter_attn_dim=8)),
+        'wav2vec2-b': ('wav2vec2', dict(HEARING, num_conv_pos_embeddings=7, hidden_act='relu')),
+        'hubert-b': ('hubert', STABLE),
+    },
+    AutoModelForAudioClassification: {
+        'wav2vec2-c': ('wav2vec2', HEARING),
+        'hubert-c': ('hubert', dict(STABLE, use_weighted_layer_sum=True)),
+    },
+}
+
+
+def sound_answers(model, _, seed):
+    g = torch.Generator().manual_seed(seed)
+    samples = torch.randn(2, 800, generator=g)
+    mask = torch.ones(2, 800, dtype=torch.long)
+    samples[1, 600:], mask[1, 600:] = 0, 0
+    with torch.no_grad():
+        plain, masked = model(samples[:1]), model(samples, attention_mask=mask)
+    of = lambda out: out.logits if 'logits' in out else out.last_hidden_state
+    found = {'samples': samples, 'mask': mask, 'plain': of(plain), 'masked': of(masked)}
+    return {k: v.numpy().astype(np.float32 if v.is_floating_point() else np.int32) for k, v in found.items()}
+
+
 def node(call, data):
     """Brotli by Node.js, which whoever runs the tests has."""
     code = f"process.stdout.write(require('zlib').{call}(require('fs').readFileSync(0)))"
@@ -705,7 +738,7 @@ def run(stem, kinds, base, names, make, answer):
         fields = {k: v for k, v in {**base, **more}.items() if k not in UNASKED.get(kind, ())}
         config, own = TEXTS[kind] if kind in TEXTS else (CONFIG_MAPPING[kind], make)
         begin = getattr(own, '_from_config' if kind in TEXTS else 'from_config', None)
-        how = {} if stem == 'vision' else dict(attn_implementation='eager')  # convolutions have no attention
+        how = {} if stem in ('vision', 'sound') else dict(attn_implementation='eager')  # convolutions have no attention
         model = begin(config(**fields), **how) if begin else own(config(**fields))
         with tempfile.TemporaryDirectory() as at:
             model.save_pretrained(at)
@@ -745,10 +778,11 @@ def main():
         run('classifiers', CLASSIFIERS, ENCODER, sorting, AutoModelForSequenceClassification, classifier_answers)
     for make, table in TOKENS.values() if 'tokens' in asked else ():
         run('tokens', table, ENCODER, list(table), make, token_answers)
-    for make, table in VISION.items():
-        seeing = [n for n in table if not sys.argv[1:] or 'vision' in asked or f'vision:{n}' in asked]
-        if seeing:
-            run('vision', table, {}, seeing, make, vision_answers)
+    for stem, tables, answer in (('vision', VISION, vision_answers), ('sound', SOUND, sound_answers)):
+        for make, table in tables.items():
+            names = [n for n in table if not sys.argv[1:] or stem in asked or f'{stem}:{n}' in asked]
+            if names:
+                run(stem, table, {}, names, make, answer)
     if pairs:
         run('seq2seq', SEQ2SEQ, {}, pairs, AutoModelForSeq2SeqLM, seq2seq_answers)
 

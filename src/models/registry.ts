@@ -19,6 +19,7 @@ import { CONVNEXT_FAMILIES } from './convnext.js';
 import { RESNET_FAMILIES } from './resnet.js';
 import { SWIN_FAMILIES } from './swin.js';
 import { VIT_FAMILIES } from './vit.js';
+import { SOUND_FAMILIES } from './wav2vec2.js';
 import { WHISPER_FAMILIES } from './whisper.js';
 
 /** Every family; a new one is a row in families/ or a file of its own, and a line here. */
@@ -35,6 +36,7 @@ export const MODELS: readonly ModelRow[] = [
   ...T5_GEMMA_FAMILIES,
   ...BART_FAMILIES,
   ...WHISPER_FAMILIES,
+  ...SOUND_FAMILIES,
   ...VIT_FAMILIES,
   ...SWIN_FAMILIES,
   ...RESNET_FAMILIES,
