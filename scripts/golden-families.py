@@ -7,7 +7,7 @@ import numpy as np, torch
 from safetensors.numpy import load as load_bytes, load_file, save, save_file
 from transformers import AutoModel, AutoModelForCausalLM, AutoModelForMaskedLM, AutoModelForQuestionAnswering
 from transformers import AutoModelForSeq2SeqLM, AutoModelForSequenceClassification, AutoModelForTokenClassification
-from transformers import AutoModelForAudioClassification, AutoModelForCTC
+from transformers import AutoModelForAudioClassification, AutoModelForCTC, AutoModelForImageTextToText
 from transformers import AutoModelForImageClassification, DeiTForImageClassification, T5EncoderModel
 from transformers import DeiTForImageClassificationWithTeacher
 from transformers import Emu3ForCausalLM, Emu3TextConfig, MllamaForCausalLM
@@ -647,6 +647,50 @@ def sound_answers(model, _, seed):
     return {k: v.numpy().astype(np.float32 if v.is_floating_point() else np.int32) for k, v in found.items()}
 
 
+# Models that read pictures and write text.
+TOWER = dict(hidden_size=24, intermediate_size=36, num_hidden_layers=3, num_attention_heads=2, image_size=16, patch_size=4)
+CLIP_TOWER = dict(TOWER, model_type='clip_vision_model', projection_dim=16)
+SIGLIP_TOWER = dict(TOWER, model_type='siglip_vision_model', vision_use_head=False)
+WRITER = dict(vocab_size=80, hidden_size=32, intermediate_size=40, num_hidden_layers=2, num_attention_heads=4,
+              num_key_value_heads=2, head_dim=8, max_position_embeddings=128, pad_token_id=0, bos_token_id=1,
+              eos_token_id=2)
+PALI = dict(image_token_index=70, projection_dim=32, hidden_size=32, vocab_size=80)
+PICTURES = {AutoModelForImageTextToText: {
+    'paligemma': ('paligemma', dict(PALI, text_config=dict(WRITER, model_type='gemma'),
+                                    vision_config=dict(SIGLIP_TOWER, projection_dim=32))),
+    'paligemma-b': ('paligemma', dict(
+        PALI, text_config=dict(WRITER, model_type='gemma2', sliding_window=4, query_pre_attn_scalar=12,
+                               attn_logit_softcapping=None), vision_config=dict(SIGLIP_TOWER, projection_dim=32))),
+    'llava': ('llava', dict(text_config=dict(WRITER, model_type='llama'), vision_config=CLIP_TOWER,
+                            image_token_index=70, image_seq_length=16)),
+    'llava-b': ('llava', dict(text_config=dict(WRITER, model_type='qwen2'), vision_config=SIGLIP_TOWER,
+                              image_token_index=70, image_seq_length=16, vision_feature_layer=[-2, 1],
+                              vision_feature_select_strategy='full', multimodal_projector_bias=False,
+                              projector_hidden_act='relu')),
+    'gemma3': ('gemma3', dict(
+        text_config=dict(WRITER, model_type='gemma3_text', query_pre_attn_scalar=12, sliding_window=3,
+                         num_hidden_layers=6), vision_config=SIGLIP_TOWER, mm_tokens_per_image=4, image_token_id=70,
+        boi_token_id=71, eoi_token_id=72)),
+}}
+
+
+def picture_answers(model, _, seed):
+    g = torch.Generator().manual_seed(seed)
+    tokens = 4 if model.config.model_type == 'gemma3' else 16
+    words = lambda n: torch.randint(4, 60, (2, n), generator=g)
+    ids = torch.cat([words(2), torch.full((2, tokens), 70), words(5)], 1)
+    pixels = torch.randn(2, 3, 16, 16, generator=g)
+    given = dict(input_ids=ids, pixel_values=pixels, attention_mask=torch.ones_like(ids))
+    if model.config.model_type != 'llava':  # what sees itself both ways: a prompt, or pictures
+        given['token_type_ids'] = (ids == 70).long() if model.config.model_type == 'gemma3' else torch.zeros_like(ids)
+    model.generation_config.eos_token_id = None
+    with torch.no_grad():
+        logits = model(**given, use_cache=False).logits
+        greedy = model.generate(**given, max_new_tokens=8, do_sample=False)[:, ids.shape[1]:]
+    found = {'ids': ids, 'pixels': pixels, 'logits': logits, 'greedy': greedy}
+    return {k: v.numpy().astype(np.float32 if v.is_floating_point() else np.int32) for k, v in found.items()}
+
+
 def node(call, data):
     """Brotli by Node.js, which whoever runs the tests has."""
     code = f"process.stdout.write(require('zlib').{call}(require('fs').readFileSync(0)))"
@@ -778,7 +822,8 @@ def main():
         run('classifiers', CLASSIFIERS, ENCODER, sorting, AutoModelForSequenceClassification, classifier_answers)
     for make, table in TOKENS.values() if 'tokens' in asked else ():
         run('tokens', table, ENCODER, list(table), make, token_answers)
-    for stem, tables, answer in (('vision', VISION, vision_answers), ('sound', SOUND, sound_answers)):
+    for stem, tables, answer in (('vision', VISION, vision_answers), ('sound', SOUND, sound_answers),
+                                 ('pictures', PICTURES, picture_answers)):
         for make, table in tables.items():
             names = [n for n in table if not sys.argv[1:] or stem in asked or f'{stem}:{n}' in asked]
             if names:

@@ -1,4 +1,5 @@
 // CLIP and SigLIP: a text and an image each become one vector, and their product says how well they fit.
+import { ArgumentError, UnsupportedError } from '../base/errors.js';
 import { type Embedding, embedding, type LayerNorm, layerNorm, Linear, linear } from '../nn/layers.js';
 import { Module } from '../nn/module.js';
 import type { VarBuilder } from '../nn/var-builder.js';
@@ -87,7 +88,7 @@ class AttentionPool extends Module {
   }
 }
 
-class VisionTower extends Module {
+export class VisionTower extends Module {
   readonly patches: Patches;
   /** CLIP's; SigLIP has none. */
   readonly classToken: Tensor | undefined;
@@ -106,21 +107,28 @@ class VisionTower extends Module {
     this.preNorm = siglip ? undefined : layerNorm(c.width, vb.pp('pre_layrnorm'), { eps: c.eps });
     this.blocks = blocksOf(vb.pp('encoder.layers'), c, NAMES);
     this.postNorm = layerNorm(c.width, vb.pp('post_layernorm'), { eps: c.eps });
-    this.pool = siglip ? new AttentionPool(vb.pp('head'), c) : undefined;
+    this.pool = vb.has('head.probe') ? new AttentionPool(vb.pp('head'), c) : undefined;
   }
-  /** What comes out of the blocks, (b, places, width); SigLIP's are normed. */
-  hidden(pixels: Tensor): Tensor {
+  /** What goes into the first block and what comes out of each, (b, places, width). */
+  layers(pixels: Tensor): Tensor[] {
     let x = this.patches.forward(pixels);
     if (this.classToken) x = this.classToken.reshape([1, 1, -1]).broadcastTo([x.shape[0], 1, x.shape[2]]).cat([x], 1);
     x = x.add(this.positions.weight);
     if (this.preNorm) x = this.preNorm.forward(x);
-    for (const block of this.blocks) x = block.forward(x);
+    const all = [x];
+    for (const block of this.blocks) all.push((x = block.forward(x)));
+    return all;
+  }
+  /** What comes out of the last block; SigLIP's is normed. */
+  hidden(pixels: Tensor): Tensor {
+    const x = this.layers(pixels).at(-1) as Tensor;
     return this.classToken ? x : this.postNorm.forward(x);
   }
   /** The image's vector, (b, width). */
   forward(pixels: Tensor): Tensor {
     const x = this.hidden(pixels);
     if (this.pool) return this.pool.forward(x);
+    if (!this.classToken) throw new ArgumentError('vision: this tower has no head that makes one vector of a picture');
     return this.postNorm.forward(x.narrow(1, 0, 1).squeeze(1));
   }
 }
@@ -207,6 +215,28 @@ function tower(c: Config, kind: 'clip' | 'siglip', sizes: Readonly<Record<string
   };
 }
 
+function visionConfig(v: Config, kind: 'clip' | 'siglip'): VisionConfig {
+  return {
+    ...tower(v, kind, { width: 768, heads: 12, inner: 3072 }),
+    image: v.has('image_size') ? sideLengths(v, 'image_size') : [224, 224],
+    patch: v.has('patch_size') ? sideLengths(v, 'patch_size') : kind === 'siglip' ? [16, 16] : [32, 32],
+    channels: v.count('num_channels', 3),
+  };
+}
+/** The half that sees by itself, as a part of another model. */
+export function towerOf(v: Config, vb: VarBuilder): { readonly tower: VisionTower; readonly width: number } {
+  const unsaid = vb.has('embeddings.class_embedding') ? 'clip_vision_model' : 'siglip_vision_model';
+  const type = v.text('model_type', unsaid);
+  if (type !== 'clip_vision_model' && type !== 'siglip_vision_model')
+    throw new UnsupportedError(
+      `${v.where}: vision_config.model_type is ${JSON.stringify(type)}; clip_vision_model and siglip_vision_model are served`,
+    );
+  const kind = type === 'siglip_vision_model' ? 'siglip' : 'clip';
+  v.ignore('vision_use_head');
+  const config = visionConfig(v, kind);
+  return { tower: new VisionTower(vb, config, kind === 'siglip'), width: config.width };
+}
+
 function imageText(c: Config, source: ModelSource, kind: 'clip' | 'siglip'): ImageText {
   const siglip = kind === 'siglip';
   c.ignore(
@@ -231,12 +261,7 @@ function imageText(c: Config, source: ModelSource, kind: 'clip' | 'siglip'): Ima
     // Old configs of CLIP say 2 where the end token is the largest number.
     vectorAt: siglip ? 'last' : eos === 2 ? 'largest' : eos,
   };
-  const vision: VisionConfig = {
-    ...tower(v, kind, { width: 768, heads: 12, inner: 3072 }),
-    image: v.has('image_size') ? sideLengths(v, 'image_size') : [224, 224],
-    patch: v.has('patch_size') ? sideLengths(v, 'patch_size') : siglip ? [16, 16] : [32, 32],
-    channels: v.count('num_channels', 3),
-  };
+  const vision = visionConfig(v, kind);
   const vb = source.builder;
   const size = siglip ? t.count('projection_size', text.width) : c.count('projection_dim', 512);
   const scalar = (name: string): Tensor => {

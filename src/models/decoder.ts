@@ -242,8 +242,11 @@ export class CausalLM extends Module {
     const t = ids.shape[1];
     return this.logits(wanted === t ? x : x.narrow(1, t - wanted, wanted));
   }
-  /** The last layer's output before the final norm, (b, t, hidden), of tokens (b, t) that stand where the step says. */
-  hidden(ids: Tensor, step: Step): Tensor {
+  /**
+   * The last layer's output before the final norm, (b, t, hidden), of tokens (b, t) that stand where the step says;
+   * `join` is given the words' vectors and may put others in their places.
+   */
+  hidden(ids: Tensor, step: Step, join?: (words: Tensor) => Tensor): Tensor {
     const { embedFactor, learntPositions, family } = this.config;
     if (learntPositions && step.length > learntPositions.count)
       throw new ArgumentError(
@@ -254,6 +257,7 @@ export class CausalLM extends Module {
     let x = this.shard ? this.shard.embed(rows, ids) : rows(ids); // (b, t, hidden)
     if (this.embedIn) x = this.embedIn.forward(x);
     if (embedFactor !== undefined) x = x.mul(this.#rounded(embedFactor));
+    if (join) x = join(x);
     if (this.positions) x = x.add(step.rows(this.positions));
     if (this.embedNorm) x = this.embedNorm.forward(x);
     x = dropout(x, drop);

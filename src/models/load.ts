@@ -34,10 +34,10 @@ export interface LoadedModel<M extends Module = Module> {
 }
 
 /** Which row serves a folder or file, without reading its tensors. */
-export function familyOf({ json, source }: OpenedModel): { row: ModelRow; type: string } {
+export function familyOf({ json, source }: OpenedModel, kind?: ModelKind): { row: ModelRow; type: string } {
   const gguf = source.format === 'gguf';
   const type = gguf ? source.metadata.get('general.architecture') : json.model_type;
-  return { row: rowFor(type, source.format, source.path), type: type as string };
+  return { row: rowFor(type, source.format, source.path, kind), type: type as string };
 }
 
 /** Loads a model of any registered family: a folder of the Hugging Face hub or a GGUF file. */
@@ -46,7 +46,7 @@ export function loadModel<M extends Module = Module>(path: string, options: Load
   const opened = openModel(path, { ...rest, dtype });
   const { source } = opened;
   try {
-    const { row, type } = familyOf(opened);
+    const { row, type } = familyOf(opened, options.kind);
     const config = new Config(opened.json, source.format === 'gguf' ? path : `${path}/config.json`);
     const kind = row.kindOf?.(config) ?? row.kind;
     if (options.kind && kind !== options.kind)

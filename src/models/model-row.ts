@@ -10,7 +10,16 @@ import type { ModelSource } from './source.js';
 import type { StageGroup } from './stage.js';
 
 /** What a model does, which is what its class can be asked for. */
-export const KINDS = ['decoder', 'encoder', 'seq2seq', 'speech', 'sound', 'vision', 'image-text'] as const;
+export const KINDS = [
+  'decoder',
+  'encoder',
+  'seq2seq',
+  'speech',
+  'sound',
+  'vision',
+  'image-text',
+  'image-text-to-text',
+] as const;
 /** What a model is for: text generation, embeddings, pictures, speech and others. */
 export type ModelKind = (typeof KINDS)[number];
 

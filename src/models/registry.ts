@@ -10,7 +10,8 @@ import { DEBERTA_FAMILIES } from './deberta.js';
 import { DECODER_FAMILIES } from './families/index.js';
 import { GGUF_ENCODERS } from './gguf-encoder.js';
 import { MOBILE_BERT_FAMILIES } from './mobile-bert.js';
-import type { ModelRow } from './model-row.js';
+import type { ModelKind, ModelRow } from './model-row.js';
+import { PICTURE_LANGUAGE_FAMILIES } from './picture-language.js';
 import { ROTARY_BERT_FAMILIES } from './rotary-bert.js';
 import type { ModelFormat } from './source.js';
 import { T5_FAMILIES } from './t5.js';
@@ -42,19 +43,21 @@ export const MODELS: readonly ModelRow[] = [
   ...RESNET_FAMILIES,
   ...CONVNEXT_FAMILIES,
   ...IMAGE_TEXT_FAMILIES,
+  ...PICTURE_LANGUAGE_FAMILIES,
 ];
 
 const namesOf = (row: ModelRow, format: ModelFormat): readonly string[] =>
   format === 'gguf' ? (row.architectures ?? []) : row.types;
 
 /**
- * The row for a model_type (or, for GGUF, an architecture); one that no row serves is refused with the list of those
- * served.
+ * The row for a model_type (or, for GGUF, an architecture), of the kind that is asked for where there are several; one
+ * that no row serves is refused with the list of those served.
  */
-export function rowFor(name: unknown, format: ModelFormat, where: string): ModelRow {
-  const row = MODELS.find((r) => typeof name === 'string' && namesOf(r, format).includes(name));
+export function rowFor(name: unknown, format: ModelFormat, where: string, kind?: ModelKind): ModelRow {
+  const rows = MODELS.filter((r) => typeof name === 'string' && namesOf(r, format).includes(name));
+  const row = rows.find((r) => r.kind === kind) ?? rows[0];
   if (row) return row;
-  const known = MODELS.flatMap((r) => namesOf(r, format)).sort();
+  const known = [...new Set(MODELS.flatMap((r) => namesOf(r, format)))].sort();
   const what = format === 'gguf' ? 'general.architecture' : 'model_type';
   throw new UnsupportedError(
     `${where}: ${what} is ${typeof name === 'bigint' ? name : (JSON.stringify(name) ?? 'missing')}; served are ${known.join(', ')}`,
