@@ -17,6 +17,7 @@ import {
   readIdx,
   readJsonLines,
   readMnist,
+  weightedSampler,
 } from '../src/data/index.js';
 
 /** The library writes too; the product only reads. */
@@ -87,6 +88,34 @@ test('a loader gives every sample once an epoch, in an order of its seed and epo
     'the order of an epoch does not depend on those before',
   );
   assert.equal((await all(new DataLoader(set, { batch: 4, dropLast: true }))).length, 2);
+});
+
+test('a sampler says which samples an epoch takes; a weighted one draws the rare as often as the common', async () => {
+  const dataset = { length: 10, get: (i: number) => ({ i }) };
+  const loader = new DataLoader(dataset, { batch: 2, sampler: (epoch) => [9, 3, epoch] });
+  assert.equal(loader.length, 2);
+  const seen: unknown[] = [];
+  for (const _ of [0, 1]) for await (const { i } of loader) seen.push(...i.toArray<number[]>());
+  assert.deepEqual(seen, [9, 3, 0, 9, 3, 1]);
+  assert.throws(
+    () => new DataLoader(dataset, { sampler: () => [10] }).order(0),
+    /the sampler answers 10, and there are/,
+  );
+  assert.throws(() => new DataLoader(dataset, { sampler: () => [1], shuffle: true }), /takes the place of shuffle/);
+
+  const weights = Array.from({ length: 100 }, (_, i) => (i === 7 ? 99 : i === 50 ? 0 : 1));
+  const sampler = weightedSampler(weights, { count: 20_000, seed: 3 });
+  const drawn = sampler(0);
+  const share = drawn.filter((i) => i === 7).length / drawn.length;
+  assert.ok(Math.abs(share - 99 / 197) < 0.02, `${share}`);
+  assert.ok(!drawn.includes(50));
+  assert.deepEqual(sampler(0), drawn);
+  assert.notDeepEqual(sampler(1), drawn);
+  const once = weightedSampler(weights, { count: 99, replacement: false })(0);
+  assert.equal(new Set(once).size, 99);
+  assert.ok(!once.includes(50) && once.indexOf(7) < 5);
+  assert.throws(() => weightedSampler(weights, { replacement: false }), /to the 99 weights above 0/);
+  assert.throws(() => weightedSampler([1, -1]), /none negative/);
 });
 
 test('rows of tensors are gathered at once, through subsets and splits', async () => {

@@ -1,7 +1,7 @@
 // How models come into memory: tensors straight from their file to the device, each read once, and a GGUF file of the
 // same tensors under llama.cpp's names.
 import assert from 'node:assert/strict';
-import { cpSync, writeFileSync } from 'node:fs';
+import { cpSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { test } from 'node:test';
 import { FormatError } from '../src/base/errors.js';
@@ -281,3 +281,21 @@ test(
       assert.ok(relativeError(other.stepwise, other.whole) <= MODEL_TOLERANCE, 'and the same ones token by token');
     }),
 );
+
+test('counts beyond any model are refused by their name before lists are made of them', () => {
+  const dir = join(scratch(), 'many');
+  cpSync(builtinModel, dir, { recursive: true });
+  const config = JSON.parse(readFileSync(join(dir, 'config.json'), 'utf8'));
+  for (const name of ['num_hidden_layers', 'head_dim', 'vocab_size', 'intermediate_size']) {
+    writeFileSync(join(dir, 'config.json'), JSON.stringify({ ...config, [name]: 1e8 }));
+    assert.throws(
+      () => loadModel(dir, { device: 'cpu' }),
+      (e: unknown) => e instanceof FormatError && e.message.includes(`${name} is 100000000, and no model has more`),
+      name,
+    );
+  }
+  // A base and positions are no counts of what a model has.
+  const long = { ...config, max_position_embeddings: 10_485_760, rope_theta: 1e8 };
+  writeFileSync(join(dir, 'config.json'), JSON.stringify(long));
+  loadModel(dir, { device: 'cpu' }).model.dispose();
+});

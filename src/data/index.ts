@@ -24,4 +24,4 @@ export {
   readMnist,
 } from './files.js';
 export { DataLoader, disposeBatch, type LoaderOptions, type WorkerOptions } from './loader.js';
-export { permutation, randomNumbers } from './shuffle.js';
+export { permutation, randomNumbers, type Sampler, type WeightedOptions, weightedSampler } from './shuffle.js';

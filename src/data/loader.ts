@@ -1,11 +1,11 @@
 // DataLoader: a dataset in batches, in an order drawn from a seed, made ready ahead of time, in threads if wanted.
-import { ArgumentError } from '../base/errors.js';
+import { ArgumentError, IndexError } from '../base/errors.js';
 import { requireOptions } from '../ops/kernel-row.js';
 import { Device } from '../tensor/device.js';
 import type { Tensor } from '../tensor/tensor.js';
 import { type CollatedBatch, pack, unpack } from './collate.js';
 import type { BatchOf, Sample, Samples } from './dataset.js';
-import { permutation } from './shuffle.js';
+import { permutation, type Sampler } from './shuffle.js';
 import { WorkerPool } from './workers.js';
 
 /** Options of a loader. */
@@ -14,6 +14,8 @@ export interface LoaderOptions<S extends Sample = Sample> {
   readonly batch?: number;
   /** Another order in every epoch; default false. */
   readonly shuffle?: boolean;
+  /** The numbers of an epoch's samples in their order, in place of `shuffle`; `weightedSampler` makes one. */
+  readonly sampler?: Sampler;
   /** What orders are drawn from; default 0. */
   readonly seed?: number;
   /** Leave out the last batch where it is smaller; default false. */
@@ -34,7 +36,7 @@ export interface WorkerOptions extends Omit<LoaderOptions, 'collate'> {
   /** Plain data that the module's `dataset` function is called with. */
   readonly options?: unknown;
 }
-const OPTIONS = ['batch', 'shuffle', 'seed', 'dropLast', 'device', 'prefetch', 'collate', 'transform'];
+const OPTIONS = ['batch', 'shuffle', 'sampler', 'seed', 'dropLast', 'device', 'prefetch', 'collate', 'transform'];
 
 /**
  * A dataset in batches.
@@ -72,6 +74,10 @@ export class DataLoader<S extends Sample = Sample> implements AsyncIterable<Batc
     ] as const)
       if (!Number.isInteger(value) || value < least)
         throw new ArgumentError(`DataLoader: ${name} ${value} is not a whole number of at least ${least}`);
+    if (options.sampler && (typeof options.sampler !== 'function' || options.shuffle))
+      throw new ArgumentError(
+        'DataLoader: sampler is a function of the epoch that answers numbers of samples, and takes the place of shuffle',
+      );
     this.#options = options;
     this.#device = Device.of(options.device);
     this.#samples = dataset.length;
@@ -97,14 +103,27 @@ export class DataLoader<S extends Sample = Sample> implements AsyncIterable<Batc
 
   /** Batches in an epoch. */
   get length(): number {
-    const n = this.#samples / this.batchSize;
+    return this.#batches(this.#options.sampler ? this.#numbers(this.epoch).length : this.#samples);
+  }
+  #batches(samples: number): number {
+    const n = samples / this.batchSize;
     return this.#options.dropLast ? Math.floor(n) : Math.ceil(n);
+  }
+  /** The numbers of an epoch's samples. */
+  #numbers(epoch: number): readonly number[] {
+    const { shuffle = false, seed = 0, sampler } = this.#options;
+    if (!sampler)
+      return shuffle ? permutation(this.#samples, seed, epoch) : Array.from({ length: this.#samples }, (_, i) => i);
+    const drawn = sampler(epoch);
+    const wrong = [...drawn].find((i) => !Number.isInteger(i) || i < 0 || i >= this.#samples);
+    if (wrong === undefined) return drawn;
+    throw new IndexError(`DataLoader: the sampler answers ${wrong}, and there are ${this.#samples} samples`);
   }
   /** The numbers of the samples of each batch of an epoch. */
   order(epoch: number): number[][] {
-    const { shuffle = false, seed = 0 } = this.#options;
-    const all = shuffle ? permutation(this.#samples, seed, epoch) : Array.from({ length: this.#samples }, (_, i) => i);
-    return Array.from({ length: this.length }, (_, i) => all.slice(i * this.batchSize, (i + 1) * this.batchSize));
+    const all = this.#numbers(epoch);
+    const from = (i: number): number => i * this.batchSize;
+    return Array.from({ length: this.#batches(all.length) }, (_, i) => all.slice(from(i), from(i + 1)));
   }
   /** The batches of the next epoch; a batch that was made ahead and not asked for is let go. */
   async *[Symbol.asyncIterator](): AsyncIterator<BatchOf<S>> {

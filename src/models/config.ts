@@ -37,6 +37,18 @@ const shown = (v: unknown): string => {
 };
 
 /**
+ * The most of what is counted: lists and loops are made of these numbers before a tensor bears them out, so that more
+ * than any model has would take all memory.
+ */
+const MOST: readonly (readonly [name: RegExp, most: number])[] = [
+  [/layers?$/, 10_000],
+  [/(window|chunk)/, Infinity],
+  [/(size|dim|heads?|rank|experts|groups|width|inner|channels|features|bins|buckets|embed|embd|dff)$/, 2 ** 20],
+  [/^(d|mamba_d|n_mamba|ffn|mamba)_/, 2 ** 20],
+];
+const mostOf = (name: string): number => MOST.find(([named]) => named.test(name))?.[1] ?? Infinity;
+
+/**
  * A model's config.json (or GGUF metadata) that remembers which fields were read, so that the others can be refused.
  */
 export class Config {
@@ -75,12 +87,19 @@ export class Config {
     if (!is(v)) throw new FormatError(`${this.where}: ${this.#name(name)} is ${shown(v)}, not ${type}`);
     return v as T;
   }
+  #requireAtMost(name: string): void {
+    const [v, most] = [this.get(name), mostOf(name)];
+    if (typeof v === 'number' && v > most)
+      throw new FormatError(`${this.where}: ${this.#name(name)} is ${v}, and no model has more than ${most}`);
+  }
   /** A field that is a number; without a fallback it must be there. */
   number(name: string, fallback?: number): number {
+    this.#requireAtMost(name);
     return this.#typed(name, 'a number', (v) => typeof v === 'number' && Number.isFinite(v), fallback);
   }
   /** A count: a whole number from 0, or from `least`. */
   count(name: string, fallback?: number, least = 0): number {
+    this.#requireAtMost(name);
     return this.#typed(
       name,
       `a whole number from ${least}`,

@@ -170,8 +170,8 @@ const LATENT_NAMES = {
 };
 /** Layers past the last are for predicting several tokens at once; a decoder does not run them. */
 const EXTRA_LAYERS = (c: Config): RegExp => {
-  const from = c.json.num_hidden_layers as number;
-  const more = (c.json.num_nextn_predict_layers as number | undefined) ?? 0;
+  const from = c.count('num_hidden_layers');
+  const more = c.count('num_nextn_predict_layers', 0);
   const numbers = Array.from({ length: more }, (_, i) => from + i);
   return new RegExp(`^model\\.layers\\.(${numbers.join('|') || 'none'})\\.`);
 };
