@@ -347,7 +347,8 @@ if (import.meta.url === pathToFileURL(process.argv[1]).href) {
     console.log(
       r.skipped
         ? `${r.name}: skipped, ${r.skipped}`
-        : `${r.name}: ${c.prototypes} prototypes, ${c.structs} structs, ${c.numbers} numbers against ${r.header}: ${r.differences.length} differences${r.absent.length ? `; not there: ${r.absent.join(', ')}` : ''}`,
+        : `${r.name}: ${c.prototypes} prototypes, ${c.structs} structs, ${c.numbers} numbers against ${r.header}: ` +
+            `${r.differences.length} differences${r.absent.length ? `; not there: ${r.absent.join(', ')}` : ''}`,
     );
     for (const d of r.differences) console.log(`  ${d}`);
   }

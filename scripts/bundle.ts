@@ -57,7 +57,8 @@ if (!existsSync(packed)) {
     'sh',
     [
       '-c',
-      `strip -s -o '${binary}.s' '${binary}' 2>/dev/null || cp '${binary}' '${binary}.s'; xz -T2 -6 -c '${binary}.s' > '${packed}'`,
+      `strip -s -o '${binary}.s' '${binary}' 2>/dev/null || cp '${binary}' '${binary}.s'; xz -T2 -6 -c ` +
+        `'${binary}.s' > '${packed}'`,
     ],
     { stdio: 'inherit' },
   );
@@ -108,10 +109,13 @@ if (existsSync(golden)) {
 writeFileSync(join(out, COMMIT_FILE), `${commitNow()}\n`);
 writeFileSync(
   join(out, 'unpack'),
-  '#!/bin/sh\n# Unpacks the Node binary and the golden numbers beside this file.\nset -e\ncd "$(dirname "$0")"\n[ -x node ] || { xz -dc node.xz > node.part; chmod +x node.part; mv node.part node; }\n[ ! -f golden.tar.xz ] || [ -d golden ] || { mkdir golden.part; tar -C golden.part -xJf golden.tar.xz; mv golden.part golden; }\n',
+  '#!/bin/sh\n# Unpacks the Node binary and the golden numbers beside this file.\nset -e\ncd "$(dirname "$0")"\n[ ' +
+    '-x node ] || { xz -dc node.xz > node.part; chmod +x node.part; mv node.part node; }\n[ ! -f golden.tar.xz ] ' +
+    '|| [ -d golden ] || { mkdir golden.part; tar -C golden.part -xJf golden.tar.xz; mv golden.part golden; }\n',
 );
 chmodSync(join(out, 'unpack'), 0o755);
 const du = spawnSync('du', ['-sm', out], { encoding: 'utf8' }).stdout.split('\t')[0];
 console.log(
-  `bundle/ is ready: ${du} MiB for linux-${arch}, Node ${NODE} (${(statSync(join(out, 'node.xz')).size / 2 ** 20).toFixed(0)} MiB packed)`,
+  `bundle/ is ready: ${du} MiB for linux-${arch}, Node ${NODE} ` +
+    `(${(statSync(join(out, 'node.xz')).size / 2 ** 20).toFixed(0)} MiB packed)`,
 );

@@ -216,7 +216,8 @@ class Target {
 function report(targets: readonly Target[], modules: readonly string[]): void {
   const width = 18;
   console.log(
-    `\nkernels that pass, of those compiled (most shared memory; most vector registers)\n${''.padEnd(26)}${targets.map((t) => t.arch.padEnd(width + 6)).join('')}`,
+    '\nkernels that pass, of those compiled (most shared memory; most vector ' +
+      `registers)\n${''.padEnd(26)}${targets.map((t) => t.arch.padEnd(width + 6)).join('')}`,
   );
   for (const module of modules) {
     const cells = targets.map((t) => {

@@ -236,8 +236,8 @@ export async function runAttentionCase(name: string, c: AttentionCase): Promise<
       const again = theirs.every((t, j) => Buffer.compare(room.read(t).bytes, first[j]) === 0);
       const ms = milliseconds(gpu, run);
       say(
-        `  way ${i} (${way.description}): ${rate(ms)}, ${(ownMs / ms).toFixed(2)} times ours; apart: ${apart.join(', ')}; ` +
-          `twice the same: ${again ? 'yes' : 'no'}`,
+        `  way ${i} (${way.description}): ${rate(ms)}, ${(ownMs / ms).toFixed(2)} times ours; apart: ` +
+          `${apart.join(', ')}; twice the same: ${again ? 'yes' : 'no'}`,
       );
     }
   } catch (e) {

@@ -1,4 +1,5 @@
-// A share of the whole matrix on the emulated AMD targets that CI does not run in full: a target a day and a fifth of the
+// A share of the whole matrix on the emulated AMD targets that CI does not run in full: a target a day and a fifth of
+// the
 // ops and models, so that 25 days have been everywhere. docs/parity holds whole runs.
 // Usage: node dist/scripts/emulated-share.js   today's share (UTC); WICK_EMU_DAY=2026-11-16 takes another day's, --list
 // names it and runs nothing
@@ -21,7 +22,8 @@ const { target, rocm7, part, parts, ops, models } = shareOf(
   golden ? goldenModels(golden) : [],
 );
 console.log(
-  `${day}: ${target}, part ${part} of ${parts}: ${ops.length} ops (${ops.join(' ')}), ${models.length} models (${models.join(' ') || 'none'})`,
+  `${day}: ${target}, part ${part} of ${parts}: ${ops.length} ops (${ops.join(' ')}), ${models.length} models ` +
+    `(${models.join(' ') || 'none'})`,
 );
 const here = dirname(fileURLToPath(import.meta.url));
 const command = join(here, rocm7 ? 'rocm7.js' : '../src/cli/main.js');

@@ -101,7 +101,8 @@ function check(file: string, part: number, parts: number): number {
     device.free(to);
   }
   console.log(
-    `part ${part} of ${parts}: ${runs} runs of generated programs on ${device.info.name} through NVRTC ${compiler.version}, ${wrong.length} differ from host C++${wrong.length ? `: ${wrong.join(', ')}` : ''}`,
+    `part ${part} of ${parts}: ${runs} runs of generated programs on ${device.info.name} through NVRTC ` +
+      `${compiler.version}, ${wrong.length} differ from host C++${wrong.length ? `: ${wrong.join(', ')}` : ''}`,
   );
   return wrong.length ? 1 : 0;
 }

@@ -247,7 +247,8 @@ function save(): Outcome[] {
   };
   writeFileSync(
     `${file}.part`,
-    `${JSON.stringify({ ...head, results: [] }, null, 1).slice(0, -4)}[\n${results.map((o) => `  ${JSON.stringify(o)}`).join(',\n')}\n ]\n}\n`,
+    `${JSON.stringify({ ...head, results: [] }, null, 1).slice(0, -4)}[\n${results.map((o) => `  ${JSON.stringify(o)}`).join(',\n')}\n ` +
+      ']\n}\n',
   );
   renameSync(`${file}.part`, file);
   return results;
@@ -275,7 +276,8 @@ await Promise.all(
       outcomes.set(o.hash, o);
       save();
       console.log(
-        `${String(done).padStart(3)}/${waiting} ${o.killed ? 'killed  ' : 'SURVIVED'} ${o.name}${o.by ? ` (${o.by})` : o.reason ? ` (${o.reason})` : ''}`,
+        `${String(done).padStart(3)}/${waiting} ${o.killed ? 'killed  ' : 'SURVIVED'} ` +
+          `${o.name}${o.by ? ` (${o.by})` : o.reason ? ` (${o.reason})` : ''}`,
       );
     }
   }),
@@ -284,7 +286,8 @@ const results = save();
 const killed = results.filter((o) => o.killed).length;
 const open = results.filter((o) => !o.killed && !o.reason);
 console.log(
-  `\n${killed} of ${results.length} mutants killed, ${results.length - killed - open.length} survive with a reason, ${open.length} without`,
+  `\n${killed} of ${results.length} mutants killed, ${results.length - killed - open.length} survive with a ` +
+    `reason, ${open.length} without`,
 );
 for (const area of AREAS) {
   const all = results.filter((o) => (o.area ?? 'kernels') === area);

@@ -1,7 +1,9 @@
 // NCCL (or RCCL) checked on real hardware: collectives, gradients, training, a model shared out among ranks, with and
 // without a recorded step, and an engine over it.
-//   node dist/scripts/nccl-check.js [--ranks 2,4] [--device cuda:0] [--own-gpus] [--stages collectives,...] [--limit 60] [--leave-open]
-// Without --own-gpus all ranks use one GPU: each gets another NCCL_HOSTID, so that NCCL takes them for different machines
+//   node dist/scripts/nccl-check.js [--ranks 2,4] [--device cuda:0] [--own-gpus] [--stages collectives,...] [--limit
+// 60] [--leave-open]
+// Without --own-gpus all ranks use one GPU: each gets another NCCL_HOSTID, so that NCCL takes them for different
+// machines
 // and lets them meet through sockets. Results are real then, speeds are not.
 // Nothing waits for ever: a rank that is not done after --limit seconds ends itself from a thread of its own, whatever
 // call of the library it is deep in, and says which stage that was; a second before, its main thread says what keeps it
@@ -67,7 +69,10 @@ const STAGES: Readonly<Record<string, (world: Group) => string | Promise<string>
     const worst = shared.logits.reduce((m, x, i) => Math.max(m, Math.abs(x - whole.logits[i])), 0);
     assert.ok(worst < 2e-3, `logits differ by ${worst}`);
     assert.deepEqual(shared.tokens, whole.tokens);
-    return `a model shared out among ${world.size}, decoded by a recorded step: the same ${whole.tokens.length} tokens, logits off by at most ${worst.toExponential(1)}`;
+    return (
+      `a model shared out among ${world.size}, decoded by a recorded step: the same ${whole.tokens.length} ` +
+      `tokens, logits off by at most ${worst.toExponential(1)}`
+    );
   },
   families: (world) => {
     const models = (names: readonly string[]): { name: string; path: string }[] =>

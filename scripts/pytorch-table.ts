@@ -367,19 +367,23 @@ const DIFFERENT: Readonly<Record<string, string>> = {
     'what is no probability is refused on the CPU; on a GPU its loss is NaN, without a wait; where input and target ' +
     'are both 0 or both 1 the gradient is that of the logarithm, 1 or -1, where PyTorch has 0',
   'torch.save':
-    'a state dict: `saveTensors("model.pt", model.stateDict())`, or `model.save("model.pt")`, which torch.load reads; ' +
-    'other objects are not written',
+    'a state dict: `saveTensors("model.pt", model.stateDict())`, or `model.save("model.pt")`, which torch.load ' +
+    'reads; other objects are not written',
   one_hot:
-    'f32 unless said, ready for products; the number of classes is given; an index of -1 has zeros alone, by the rule ' +
-    'of Candle, where PyTorch refuses it',
+    'f32 unless said, ready for products; the number of classes is given; an index of -1 has zeros alone, by the ' +
+    'rule of Candle, where PyTorch refuses it',
   'randint, arange, tensor([1, 2])': 'randint is i64, arange and lists of whole numbers are f32 unless said',
   'std(dim, unbiased)': 'std(dims, keepdim, correction): `x.std(1, false, 0)`',
+  'DataLoader(sampler=), WeightedRandomSampler':
+    '`new DataLoader(dataset, { sampler: (epoch) => numbers })`, `weightedSampler(weights, { count })`, which draws ' +
+    'anew in each epoch',
   'loss modules':
-    '`new CrossEntropyLoss({ labelSmoothing: 0.1 }).forward(logits, target)`: options are one object, and a loss is a ' +
-    'module since activations and pools are; the functions behind them are `losses.crossEntropy` and so on',
+    '`new CrossEntropyLoss({ labelSmoothing: 0.1 }).forward(logits, target)`: options are one object, and a loss is ' +
+    'a module since activations and pools are; the functions behind them are `losses.crossEntropy` and so on',
   'optim.lr_scheduler':
-    '`new StepLR(optimizer, 30, 0.1)` and so on, arguments in the order of PyTorch, options of OneCycleLR and CyclicLR ' +
-    'by name; each is a `Scheduler` with a schedule, and schedules are functions that combine: `warmup(100, cosineDecay(1000))`',
+    '`new StepLR(optimizer, 30, 0.1)` and so on, arguments in the order of PyTorch, options of OneCycleLR and ' +
+    'CyclicLR by name; each is a `Scheduler` with a schedule, and schedules are functions that combine: `warmup(100, ' +
+    'cosineDecay(1000))`',
   'options by name':
     'camelCase, and some shorter or longer: lr is `learningRate`, betas `{ beta1, beta2 }`, batch_size `batch`, ' +
     "num_layers `layers`, is_causal `causal`, scale_factor `scale`; PyTorch's name is refused with ours",
@@ -418,8 +422,8 @@ export function namesPage(): string {
     '',
     "# PyTorch's names and ours",
     '',
-    `${count(all.filter(([, ours]) => ours))} of ${count(all)} names have an answer. \`x\` is a tensor; a call without ` +
-      'one is a function of the package. Numbers of every op',
+    `${count(all.filter(([, ours]) => ours))} of ${count(all)} names have an answer. \`x\` is a tensor; a call ` +
+      'without one is a function of the package. Numbers of every op',
     'are held against those of PyTorch (docs/ops.md says which program speaks for which op).',
     '',
     ...lines,

@@ -61,7 +61,8 @@ const COMMANDS = [
   'npx wick generate --max-tokens 60 --seed 7 ROMEO:',
 ];
 const lines = [
-  `# ${process.platform} ${process.arch}, ${new Date().toISOString().slice(0, 10)}; PATH holds ${readdirSync(bin).join(', ')}`,
+  `# ${process.platform} ${process.arch}, ${new Date().toISOString().slice(0, 10)}; PATH holds ` +
+    `${readdirSync(bin).join(', ')}`,
 ];
 for (const command of COMMANDS) {
   const { stdout, stderr, status } = spawnSync('/bin/sh', ['-c', command], { cwd: home, env, encoding: 'utf8' });

@@ -31,5 +31,6 @@ const manifest = {
 };
 writeFileSync(join(folder, 'package.json'), `${JSON.stringify(manifest, null, 2)}\n`);
 console.log(
-  `${folder}: ${name}@${version}. Publish it, then the main package with "optionalDependencies": { "${name}": "${version}" }.`,
+  `${folder}: ${name}@${version}. Publish it, then the main package with "optionalDependencies": { "${name}": ` +
+    `"${version}" }.`,
 );

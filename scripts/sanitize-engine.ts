@@ -1,4 +1,5 @@
-// The CPU engine under the address sanitizer: built so, and run by the fuzzer of ops, by what tries bad indices and sizes,
+// The CPU engine under the address sanitizer: built so, and run by the fuzzer of ops, by what tries bad indices and
+// sizes,
 // and by some cases of every op, with tensors that end where their memory does.
 // Usage: node dist/scripts/sanitize-engine.js [--sample 3]
 import { spawnSync } from 'node:child_process';

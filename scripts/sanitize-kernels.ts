@@ -325,7 +325,8 @@ async function main(): Promise<number> {
       );
       const modules = [...new Set(readdirSync(join(folder, wave)).map((f) => f.slice(0, f.indexOf('.'))))];
       console.log(
-        `sim:${wave}: ${cases} cases of ${ops.length} ops, ${symbols.size} kernels, forward and reverse, two kinds of garbage, under the address and undefined-behaviour sanitizers`,
+        `sim:${wave}: ${cases} cases of ${ops.length} ops, ${symbols.size} kernels, forward and reverse, two ` +
+          'kinds of garbage, under the address and undefined-behaviour sanitizers',
       );
       console.log(`  ${[...symbols].sort().join(' ')}`);
       if (values['no-thread'] || !existsSync('/usr/bin/setarch')) continue;

@@ -1,4 +1,5 @@
-// `node dist/scripts/soak-server.js [--seconds 60] [--streams 50] [--model NAME] [--json FILE]`: many streams at once, some of which are
+// `node dist/scripts/soak-server.js [--seconds 60] [--streams 50] [--model NAME] [--json FILE]`: many streams at once,
+// some of which are
 // left at random; every byte must be what the same request gets alone, and pages and memory must come back.
 import { parseArgs } from 'node:util';
 import { startEngine } from '../src/cli/served-engine.js';

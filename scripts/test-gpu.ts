@@ -74,7 +74,8 @@ await Promise.all(
       const outcome = await run(...next);
       outcomes.push(outcome);
       console.log(
-        `${outcome.file} ${outcome.shard}: ${outcome.pass} passed, ${outcome.fail} failed${outcome.notes.length ? `; ${outcome.notes.join('; ')}` : ''}`,
+        `${outcome.file} ${outcome.shard}: ${outcome.pass} passed, ${outcome.fail} ` +
+          `failed${outcome.notes.length ? `; ${outcome.notes.join('; ')}` : ''}`,
       );
       for (const f of outcome.failures) console.log(`  ${f}`);
     }

@@ -124,27 +124,31 @@ describe('packs', () => {
       /made from other source text/,
     );
   });
-  test("PTX for a newer GPU that equals an older one's but for its version and target is not written again, and is found all the same", async () => {
-    const both = join(dir, 'both');
-    const ptx = (version: string, target: string, body: string): Uint8Array =>
-      code(`.version ${version}\n.target ${target}\n${body}`);
-    await writePrebuilt(both, 'compute_75', 'test 1', [
-      { units: [softmax], code: ptx('6.3', 'sm_75', 'same') },
-      { units: [other], code: ptx('6.3', 'sm_75', 'plain') },
-    ]);
-    const newer = withoutServed(both, 'compute_80', [
-      { units: [softmax], code: ptx('7.0', 'sm_80', 'same') },
-      { units: [other], code: ptx('7.0', 'sm_80', 'better') },
-    ]);
-    assert.deepEqual(
-      newer.map((m) => m.units[0]),
-      [other],
-    );
-    await writePrebuilt(both, 'compute_80', 'test 1', newer);
-    assert.deepEqual(findPrebuilt(softmax, 'sm_90', [both]), ptx('6.3', 'sm_75', 'same'));
-    assert.deepEqual(findPrebuilt(other, 'sm_90', [both]), ptx('7.0', 'sm_80', 'better'));
-    assert.deepEqual(findPrebuilt(other, 'sm_75', [both]), ptx('6.3', 'sm_75', 'plain'));
-  });
+  test(
+    "PTX for a newer GPU that equals an older one's but for its version and target is not written again, and " +
+      'is found all the same',
+    async () => {
+      const both = join(dir, 'both');
+      const ptx = (version: string, target: string, body: string): Uint8Array =>
+        code(`.version ${version}\n.target ${target}\n${body}`);
+      await writePrebuilt(both, 'compute_75', 'test 1', [
+        { units: [softmax], code: ptx('6.3', 'sm_75', 'same') },
+        { units: [other], code: ptx('6.3', 'sm_75', 'plain') },
+      ]);
+      const newer = withoutServed(both, 'compute_80', [
+        { units: [softmax], code: ptx('7.0', 'sm_80', 'same') },
+        { units: [other], code: ptx('7.0', 'sm_80', 'better') },
+      ]);
+      assert.deepEqual(
+        newer.map((m) => m.units[0]),
+        [other],
+      );
+      await writePrebuilt(both, 'compute_80', 'test 1', newer);
+      assert.deepEqual(findPrebuilt(softmax, 'sm_90', [both]), ptx('6.3', 'sm_75', 'same'));
+      assert.deepEqual(findPrebuilt(other, 'sm_90', [both]), ptx('7.0', 'sm_80', 'better'));
+      assert.deepEqual(findPrebuilt(other, 'sm_75', [both]), ptx('6.3', 'sm_75', 'plain'));
+    },
+  );
   test('a damaged pack is an error, not garbage', async () => {
     const broken = join(dir, 'broken');
     await writePrebuilt(broken, 'compute_80', 'test 1', [{ units: [softmax], code: code('first') }]);

@@ -99,7 +99,8 @@ function train(on: Device, { flat, graph }: { flat: boolean; graph: boolean }): 
 for (const name of ['sim:32', 'sim:64', 'cpu'] as const) {
   const { device: on, missing } = probe(name);
   for (const flat of [true, false])
-    test(`a captured step gives the losses of steps op by op, bit for bit: ${name}, ${flat ? 'one block of bf16' : 'f32 parameters'}`, {
+    test(`a captured step gives the losses of steps op by op, bit for bit: ${name}, ` +
+      `${flat ? 'one block of bf16' : 'f32 parameters'}`, {
       skip: missing ?? false,
     }, () => {
       const plain = train(on as Device, { flat, graph: false });

@@ -67,7 +67,8 @@ test('completion knows every command and its options', () => {
     'bash',
     [
       '-c',
-      `${script}\nCOMP_WORDS=(wick se); COMP_CWORD=1; _wick; echo "\${COMPREPLY[@]}"; COMP_WORDS=(wick serve --po); COMP_CWORD=2; _wick; echo "\${COMPREPLY[@]}"`,
+      `${script}\nCOMP_WORDS=(wick se); COMP_CWORD=1; _wick; echo "\${COMPREPLY[@]}"; COMP_WORDS=(wick serve ` +
+        `--po); COMP_CWORD=2; _wick; echo "\${COMPREPLY[@]}"`,
     ],
     { encoding: 'utf8' },
   );

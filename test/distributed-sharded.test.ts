@@ -14,30 +14,33 @@ const ranks = new URL('./distributed-sharded-ranks.js', import.meta.url);
 const dir = mkdtempSync(join(tmpdir(), 'wick-sharded-'));
 after(() => rmSync(dir, { recursive: true, force: true }));
 
-test('gradients on 2 and 4 ranks are those of one, bit for bit; a rank holds its part and a module at a time', async () => {
-  const [one] = (await runLocal(1, ranks, 'fullGradients')) as Gathered[];
-  assert.ok(
-    Object.values(one.grads)
-      .flat()
-      .some((v) => v !== 0),
-  );
-  assert.ok(one.grads.unused.every((v) => v === 0));
-  const partBytes = 4 * 30;
-  const rootBytes = 4 * (20 + 3);
-  assert.equal(one.all, 3 * partBytes + rootBytes);
-  for (const size of [2, 4]) {
-    const padded = (bytes: number): number => 4 * size * Math.ceil(bytes / 4 / size);
-    const most = padded(partBytes) + padded(rootBytes);
-    for (const { grads, idle, peak } of (await runLocal(size, ranks, 'fullGradients')) as Gathered[]) {
-      assert.deepEqual(grads, one.grads);
-      assert.equal(idle, (3 * padded(partBytes) + padded(rootBytes)) / size);
-      assert.equal(peak, idle + most, 'beside its parts one module and what stands around the modules');
+test(
+  'gradients on 2 and 4 ranks are those of one, bit for bit; a rank holds its part and a module at a ' + 'time',
+  async () => {
+    const [one] = (await runLocal(1, ranks, 'fullGradients')) as Gathered[];
+    assert.ok(
+      Object.values(one.grads)
+        .flat()
+        .some((v) => v !== 0),
+    );
+    assert.ok(one.grads.unused.every((v) => v === 0));
+    const partBytes = 4 * 30;
+    const rootBytes = 4 * (20 + 3);
+    assert.equal(one.all, 3 * partBytes + rootBytes);
+    for (const size of [2, 4]) {
+      const padded = (bytes: number): number => 4 * size * Math.ceil(bytes / 4 / size);
+      const most = padded(partBytes) + padded(rootBytes);
+      for (const { grads, idle, peak } of (await runLocal(size, ranks, 'fullGradients')) as Gathered[]) {
+        assert.deepEqual(grads, one.grads);
+        assert.equal(idle, (3 * padded(partBytes) + padded(rootBytes)) / size);
+        assert.equal(peak, idle + most, 'beside its parts one module and what stands around the modules');
+      }
     }
-  }
-  if (skipMpi) return;
-  for (const { grads } of answersOf(await byMpi(2, programArgs('fullGradients'))) as Gathered[])
-    assert.deepEqual(grads, one.grads);
-});
+    if (skipMpi) return;
+    for (const { grads } of answersOf(await byMpi(2, programArgs('fullGradients'))) as Gathered[])
+      assert.deepEqual(grads, one.grads);
+  },
+);
 
 interface Fetched {
   readonly grads: number[][];
@@ -77,24 +80,27 @@ const trained = async (size: number, data: object): Promise<Trained> => {
   for (const a of answers) assert.deepEqual(a, answers[0], 'ranks have drifted apart');
   return answers[0];
 };
-test('a Llama learns the same on 1, 2 and 4 ranks as in one process; a checkpoint serves any number of them', async () => {
-  const whole = await trained(1, { steps: 6, sharded: false });
-  for (const size of [1, 2, 4]) {
-    const got = await trained(size, { steps: 6, sharded: true });
-    near(got.losses, whole.losses);
-    near(got.params, whole.params, 2e-3); // Adam's first steps are signs: tiny gradients differ in theirs
-  }
-  const save = join(dir, 'four.safetensors');
-  await trained(4, { steps: 3, sharded: true, save });
-  const [two, one] = [
-    await trained(2, { steps: 6, sharded: true, load: save }),
-    await trained(1, { steps: 6, sharded: true, load: save }),
-  ];
-  near(two.losses, whole.losses.slice(3));
-  near(one.losses, whole.losses.slice(3));
-  const half = await trained(2, { steps: 6, sharded: true, dtype: 'bf16' });
-  near(half.losses, whole.losses, 3e-2);
-});
+test(
+  'a Llama learns the same on 1, 2 and 4 ranks as in one process; a checkpoint serves any number of ' + 'them',
+  async () => {
+    const whole = await trained(1, { steps: 6, sharded: false });
+    for (const size of [1, 2, 4]) {
+      const got = await trained(size, { steps: 6, sharded: true });
+      near(got.losses, whole.losses);
+      near(got.params, whole.params, 2e-3); // Adam's first steps are signs: tiny gradients differ in theirs
+    }
+    const save = join(dir, 'four.safetensors');
+    await trained(4, { steps: 3, sharded: true, save });
+    const [two, one] = [
+      await trained(2, { steps: 6, sharded: true, load: save }),
+      await trained(1, { steps: 6, sharded: true, load: save }),
+    ];
+    near(two.losses, whole.losses.slice(3));
+    near(one.losses, whole.losses.slice(3));
+    const half = await trained(2, { steps: 6, sharded: true, dtype: 'bf16' });
+    near(half.losses, whole.losses, 3e-2);
+  },
+);
 
 test('parameters apart cannot be read, rules of whole parameters and frozen ones are refused', async () => {
   const [[read, rule, frozen, load]] = (await runLocal(2, ranks, 'fullyShardedRefusals')) as string[][];

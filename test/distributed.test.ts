@@ -169,13 +169,19 @@ test('launchers: each is known by its environment', () => {
   ])
     assert.equal(firstHost(names), first);
 });
-test('NCCL on simulated GPUs with a stand-in of the library: collectives, overlap, a recorded step, groups', async () => {
-  const names = await runLocal(2, ranks, 'ncclStandInRun', { data: 'NCCL' });
-  assert.deepEqual(names, ['NCCL 2.21.5', 'NCCL 2.21.5']);
-});
-test('NCCL: a process that ends without having closed its group ends the library for it, without the others', async () => {
-  await runLocal(2, ranks, 'ncclAbandoned');
-});
+test(
+  'NCCL on simulated GPUs with a stand-in of the library: collectives, overlap, a recorded step, ' + 'groups',
+  async () => {
+    const names = await runLocal(2, ranks, 'ncclStandInRun', { data: 'NCCL' });
+    assert.deepEqual(names, ['NCCL 2.21.5', 'NCCL 2.21.5']);
+  },
+);
+test(
+  'NCCL: a process that ends without having closed its group ends the library for it, without the ' + 'others',
+  async () => {
+    await runLocal(2, ranks, 'ncclAbandoned');
+  },
+);
 test("the library's versions read as people write them", () => {
   assert.deepEqual([22803, 22105, 2804].map(ncclVersion), ['2.28.3', '2.21.5', '2.8.4']);
 });

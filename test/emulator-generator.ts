@@ -40,7 +40,11 @@ FN u32 to_u32(f64 x) { return x != x ? 0u : x >= 4294967295.0 ? 4294967295u : x 
 FN i64 to_i64(f64 x) { return x != x ? 0 : x >= 9.2e18 ? 9200000000000000000ll : x <= -9.2e18 ? -9200000000000000000ll : (i64)x; }
 FN u64 to_u64(f64 x) { return x != x ? 0 : x >= 1.8e19 ? 18000000000000000000ull : x <= 0.0 ? 0 : (u64)x; }
 `;
-export const HIP_PRELUDE = `#define KERNEL(threads) extern "C" __global__ void __launch_bounds__(threads)\n#define FN static __device__ inline\ntypedef _Float16 f16;\n${PRELUDE}FN f32 fma_f32(f32 a, f32 b, f32 c) { return __builtin_fmaf(a, b, c); }\nFN f64 fma_f64(f64 a, f64 b, f64 c) { return __builtin_fma(a, b, c); }\n`;
+export const HIP_PRELUDE =
+  '#define KERNEL(threads) extern "C" __global__ void ' +
+  `__launch_bounds__(threads)\n#define FN static __device__ inline\ntypedef _Float16 f16;\n${PRELUDE}FN f32 ` +
+  'fma_f32(f32 a, f32 b, f32 c) { return __builtin_fmaf(a, b, c); }\nFN f64 fma_f64(f64 a, f64 b, f64 c) { ' +
+  'return __builtin_fma(a, b, c); }\n';
 /**
  * For NVRTC: halves in a struct that computes in float (one rounding more never shows in sums and products), shuffles
  * and bit counts by their names there.
@@ -86,7 +90,10 @@ static __attribute__((noinline)) f64 fma_f64(f64 a, f64 b, f64 c) { return __bui
 /**
  * Calls that stay calls: GCC folds the sign of a quotient into a product-sum, which loses the sign of an exact zero.
  */
-export const HOST_PRELUDE = `#include <math.h>\n#define FN static inline\n${HOST_HALF}${PRELUDE}static __attribute__((noinline)) f32 fma_f32(f32 a, f32 b, f32 c) { return __builtin_fmaf(a, b, c); }\nstatic __attribute__((noinline)) f64 fma_f64(f64 a, f64 b, f64 c) { return __builtin_fma(a, b, c); }\n`;
+export const HOST_PRELUDE =
+  `#include <math.h>\n#define FN static inline\n${HOST_HALF}${PRELUDE}static ` +
+  '__attribute__((noinline)) f32 fma_f32(f32 a, f32 b, f32 c) { return __builtin_fmaf(a, b, c); }\nstatic ' +
+  '__attribute__((noinline)) f64 fma_f64(f64 a, f64 b, f64 c) { return __builtin_fma(a, b, c); }\n';
 
 export interface GeneratedProgram {
   readonly name: string;
@@ -302,12 +309,16 @@ class Generator {
       const v = this.pick(this.vars);
       if (r < 0.55 || depth >= 2) out += `${v.name} = ${this.expr(v.t)};\n`;
       else if (r < 0.8)
-        out += `if (${this.condition(0)}) {\n${this.local(depth + 1)}}${this.rnd() < 0.5 ? ` else {\n${this.local(depth + 1)}}` : ''}\n`;
+        out +=
+          `if (${this.condition(0)}) ` +
+          `{\n${this.local(depth + 1)}}${this.rnd() < 0.5 ? ` else {\n${this.local(depth + 1)}}` : ''}\n`;
       else {
         const i = `i${this.depth++}`;
         const bound = this.rnd() < 0.5 ? `${1 + this.int(5)}u` : `(${this.leaf('u32')} & 7u)`;
         const stop = this.rnd() < 0.3 ? `if (${this.condition(1)}) break;\n` : '';
-        out += `{ const u32 n${i} = ${bound}; for (u32 ${i} = 0; ${i} < n${i}; ${i}++) {\n${this.local(depth + 1)}${stop}} }\n`;
+        out +=
+          `{ const u32 n${i} = ${bound}; for (u32 ${i} = 0; ${i} < n${i}; ${i}++) ` +
+          `{\n${this.local(depth + 1)}${stop}} }\n`;
       }
     }
     return out;
@@ -345,7 +356,8 @@ export function generate(seed: number): GeneratedProgram {
   let host = '';
   // Host code sees arrays: one name per thread.
   const perThread = (code: string): string =>
-    `for (u32 t = 0; t < ${BLOCK}u; t++) {\n${vars.map((v) => `${v.t} &${v.name} = a_${v.name}[t];`).join(' ')}\n${code}}\n`;
+    `for (u32 t = 0; t < ${BLOCK}u; t++) ` +
+    `{\n${vars.map((v) => `${v.t} &${v.name} = a_${v.name}[t];`).join(' ')}\n${code}}\n`;
   const steps = 3 + g.int(4);
   for (let s = 0; s < steps; s++) {
     const kind = g.rnd();
@@ -373,13 +385,20 @@ export function generate(seed: number): GeneratedProgram {
         up: `(t & 31u) < ${n}u ? t : t - ${n}u`,
         down: `(t & 31u) + ${n}u > 31u ? t : t + ${n}u`,
       }[how]!;
-      host += `{ ${v.t} copy[${BLOCK}]; for (u32 t = 0; t < ${BLOCK}u; t++) copy[t] = a_${v.name}[t]; ${v.t} next[${BLOCK}]; for (u32 t = 0; t < ${BLOCK}u; t++) next[t] = copy[${from}]; for (u32 t = 0; t < ${BLOCK}u; t++) a_${w.name}[t] = next[t]; }\n`;
+      host +=
+        `{ ${v.t} copy[${BLOCK}]; for (u32 t = 0; t < ${BLOCK}u; t++) copy[t] = a_${v.name}[t]; ${v.t} ` +
+        `next[${BLOCK}]; for (u32 t = 0; t < ${BLOCK}u; t++) next[t] = copy[${from}]; for (u32 t = 0; t < ` +
+        `${BLOCK}u; t++) a_${w.name}[t] = next[t]; }\n`;
     } else if (kind < 0.92) {
       const x = g.pick(vars);
       const k = 2 * g.int(32) + 1;
       const c = g.int(BLOCK);
-      hip += `{ __shared__ ${x.t} sh[${BLOCK}]; sh[t] = ${x.name}; __syncthreads(); ${x.name} = sh[(t * ${k}u + ${c}u) & ${BLOCK - 1}u]; __syncthreads(); }\n`;
-      host += `{ ${x.t} sh[${BLOCK}]; for (u32 t = 0; t < ${BLOCK}u; t++) sh[t] = a_${x.name}[t]; for (u32 t = 0; t < ${BLOCK}u; t++) a_${x.name}[t] = sh[(t * ${k}u + ${c}u) & ${BLOCK - 1}u]; }\n`;
+      hip +=
+        `{ __shared__ ${x.t} sh[${BLOCK}]; sh[t] = ${x.name}; __syncthreads(); ${x.name} = sh[(t * ${k}u + ` +
+        `${c}u) & ${BLOCK - 1}u]; __syncthreads(); }\n`;
+      host +=
+        `{ ${x.t} sh[${BLOCK}]; for (u32 t = 0; t < ${BLOCK}u; t++) sh[t] = a_${x.name}[t]; for (u32 t = 0; ` +
+        `t < ${BLOCK}u; t++) a_${x.name}[t] = sh[(t * ${k}u + ${c}u) & ${BLOCK - 1}u]; }\n`;
     } else {
       const u = vars.find((x) => x.t === 'u32')!;
       const op = g.pick(['Add', 'Max', 'Xor', 'Or']);
@@ -389,8 +408,13 @@ export function generate(seed: number): GeneratedProgram {
         Xor: (a: string, b: string) => `${a} ^= ${b}`,
         Or: (a: string, b: string) => `${a} |= ${b}`,
       }[op]!;
-      hip += `{ __shared__ u32 bin[16]; if (t < 16u) bin[t] = t; __syncthreads(); atomic${op}(&bin[${u.name} & 15u], ${u.name} >> 3); __syncthreads(); ${u.name} ^= bin[t & 15u]; __syncthreads(); }\n`;
-      host += `{ u32 bin[16]; for (u32 t = 0; t < 16u; t++) bin[t] = t; for (u32 t = 0; t < ${BLOCK}u; t++) { ${apply(`bin[a_${u.name}[t] & 15u]`, `(a_${u.name}[t] >> 3)`)}; } for (u32 t = 0; t < ${BLOCK}u; t++) a_${u.name}[t] ^= bin[t & 15u]; }\n`;
+      hip +=
+        `{ __shared__ u32 bin[16]; if (t < 16u) bin[t] = t; __syncthreads(); atomic${op}(&bin[${u.name} & ` +
+        `15u], ${u.name} >> 3); __syncthreads(); ${u.name} ^= bin[t & 15u]; __syncthreads(); }\n`;
+      host +=
+        `{ u32 bin[16]; for (u32 t = 0; t < 16u; t++) bin[t] = t; for (u32 t = 0; t < ${BLOCK}u; t++) { ` +
+        `${apply(`bin[a_${u.name}[t] & 15u]`, `(a_${u.name}[t] >> 3)`)}; } for (u32 t = 0; t < ${BLOCK}u; t++) ` +
+        `a_${u.name}[t] ^= bin[t & 15u]; }\n`;
     }
   }
   const emit = (base: string) => {
@@ -405,14 +429,19 @@ export function generate(seed: number): GeneratedProgram {
       .join(' ');
   };
   const views =
-    'const u8* in8 = (const u8*)in; const u16* in16 = (const u16*)in; const u64* in64 = (const u64*)in; (void)in8; (void)in16; (void)in64;';
+    'const u8* in8 = (const u8*)in; const u16* in16 = (const u16*)in; const u64* in64 = (const u64*)in; ' +
+    '(void)in8; (void)in16; (void)in64;';
   return {
     name,
     hip:
-      `KERNEL(${BLOCK}) ${name}(const u32* in, u32* out) {\n${views}\nconst u32 t = threadIdx.x; in += blockIdx.x * ${INPUT_WORDS}u; in8 += blockIdx.x * ${INPUT_WORDS * 4}u; in16 += blockIdx.x * ${INPUT_WORDS * 2}u; in64 += blockIdx.x * ${INPUT_WORDS / 2}u;\n` +
-      `${vars.map((v, k) => `${v.t} ${v.name} = ${setup[k]};`).join('\n')}\n${hip}u32* o = out + (blockIdx.x * ${BLOCK}u + t) * ${OUTPUT_WORDS}u;\n${emit('o')}\n}\n`,
+      `KERNEL(${BLOCK}) ${name}(const u32* in, u32* out) {\n${views}\nconst u32 t = threadIdx.x; in += blockIdx.x ` +
+      `* ${INPUT_WORDS}u; in8 += blockIdx.x * ${INPUT_WORDS * 4}u; in16 += blockIdx.x * ${INPUT_WORDS * 2}u; ` +
+      `in64 += blockIdx.x * ${INPUT_WORDS / 2}u;\n` +
+      `${vars.map((v, k) => `${v.t} ${v.name} = ${setup[k]};`).join('\n')}\n${hip}u32* o = out + (blockIdx.x * ` +
+      `${BLOCK}u + t) * ${OUTPUT_WORDS}u;\n${emit('o')}\n}\n`,
     host:
-      `extern "C" void ${name}(const u32* all, u32* out) {\nfor (u32 block = 0; block < ${GRID}u; block++) { const u32* in = all + block * ${INPUT_WORDS}u; ${views}\n` +
+      `extern "C" void ${name}(const u32* all, u32* out) {\nfor (u32 block = 0; block < ${GRID}u; block++) { ` +
+      `const u32* in = all + block * ${INPUT_WORDS}u; ${views}\n` +
       `${vars.map((v, k) => `${v.t} a_${v.name}[${BLOCK}]; for (u32 t = 0; t < ${BLOCK}u; t++) a_${v.name}[t] = ${setup[k]};`).join('\n')}\n${host}` +
       `${perThread(`u32* o = out + (block * ${BLOCK}u + t) * ${OUTPUT_WORDS}u; ${emit('o')}\n`)}}\n}\n`,
   };

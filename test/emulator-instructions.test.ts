@@ -89,8 +89,14 @@ for (const target of ['gfx906', 'gfx90a', 'gfx1030']) {
               `${C[t]} s${n}; { unsigned long w = in[${n} * ${N} + i]; __builtin_memcpy(&s${n}, &w, sizeof s${n}); }`,
           )
           .join(' ');
-        const asm = `asm volatile("${r.asm.replaceAll('{vcc}', vcc).replaceAll('\n', '\\n')}" : "=&v"(d) : ${r.from.map((_, n) => `"v"(s${n})`).join(', ')} : "vcc");`;
-        return `extern "C" __global__ void k${k}(const unsigned long* in, unsigned long* out) { int i = blockIdx.x * blockDim.x + threadIdx.x; ${read} ${C[r.to]} d; ${asm} unsigned long w = 0; __builtin_memcpy(&w, &d, sizeof d); out[i] = w; }`;
+        const asm =
+          `asm volatile("${r.asm.replaceAll('{vcc}', vcc).replaceAll('\n', '\\n')}" : "=&v"(d) : ` +
+          `${r.from.map((_, n) => `"v"(s${n})`).join(', ')} : "vcc");`;
+        return (
+          `extern "C" __global__ void k${k}(const unsigned long* in, unsigned long* out) { int i = ` +
+          `blockIdx.x * blockDim.x + threadIdx.x; ${read} ${C[r.to]} d; ${asm} unsigned long w = 0; ` +
+          '__builtin_memcpy(&w, &d, sizeof d); out[i] = w; }'
+        );
       })
       .join('\n');
     const code = hiprtc(source, target, ['-O1']);

@@ -61,7 +61,9 @@ for (const target of ['gfx906', 'gfx90a', 'gfx1030']) {
     const source = mine
       .map(
         (r, k) =>
-          `extern "C" __global__ void k${k}(const int* in, int* out) { int t = threadIdx.x, x = in[t], at = ((t % ${wave}) * 7 + 3) % ${wave} * 4, d = ${OLD}; asm volatile("${r.asm}" : "+v"(d) : "v"(x), "v"(at)); out[t] = d; }`,
+          `extern "C" __global__ void k${k}(const int* in, int* out) { int t = threadIdx.x, x = in[t], at = ((t % ` +
+          `${wave}) * 7 + 3) % ${wave} * 4, d = ${OLD}; asm volatile("${r.asm}" : "+v"(d) : "v"(x), "v"(at)); ` +
+          'out[t] = d; }',
       )
       .join('\n');
     const code = hiprtc(source, target, ['-O1']);
@@ -84,7 +86,11 @@ for (const target of ['gfx906', 'gfx90a', 'gfx1030']) {
   test(`${target}: a lane that is switched off gives 0 to a permute and nothing to DPP`, {
     skip: missing(target),
   }, () => {
-    const source = `extern "C" __global__ void k(int* out) { int t = threadIdx.x, x = t + 100, d = ${OLD}, e = ${OLD}, at = (t ^ 1) * 4; if (t % 3) { asm volatile("ds_bpermute_b32 %0, %2, %1\\n s_waitcnt lgkmcnt(0)" : "+v"(d) : "v"(x), "v"(at)); asm volatile("v_mov_b32_dpp %0, %1 quad_perm:[1,0,3,2] row_mask:0xf bank_mask:0xf" : "+v"(e) : "v"(x)); } out[2 * t] = d; out[2 * t + 1] = e; }`;
+    const source =
+      `extern "C" __global__ void k(int* out) { int t = threadIdx.x, x = t + 100, d = ${OLD}, e = ` +
+      `${OLD}, at = (t ^ 1) * 4; if (t % 3) { asm volatile("ds_bpermute_b32 %0, %2, %1\\n s_waitcnt lgkmcnt(0)" : ` +
+      '"+v"(d) : "v"(x), "v"(at)); asm volatile("v_mov_b32_dpp %0, %1 quad_perm:[1,0,3,2] row_mask:0xf ' +
+      'bank_mask:0xf" : "+v"(e) : "v"(x)); } out[2 * t] = d; out[2 * t + 1] = e; }';
     const b = new Bench(target);
     const o = b.buffer(64 * 8);
     b.launch(hiprtc(source, target, ['-O1']), 'k', 1, 64, [{ p: o }]);

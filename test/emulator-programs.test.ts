@@ -21,7 +21,8 @@ for (let from = first; from < first + count; from += BATCH) {
   const programs = Array.from({ length: Math.min(BATCH, first + count - from) }, (_, k) => generate(from + k));
   const input = randomInput(random(from));
   let host: Map<string, Uint32Array> | undefined;
-  test(`programs ${from} to ${from + programs.length - 1} on the simulated GPU agree with host C++, waves of 32 and 64`, {
+  test(`programs ${from} to ${from + programs.length - 1} on the simulated GPU agree with host C++, waves of 32 ` +
+    'and 64', {
     skip: only === 'emu',
   }, () => {
     host ??= runOnHost(programs, input);
@@ -47,7 +48,8 @@ for (let from = first; from < first + count; from += BATCH) {
           else if (firstDifference(got, want) >= 0) {
             const at = firstDifference(got, want);
             wrong.push(
-              `${name} ${level}: thread ${Math.floor(at / 16)} word ${at % 16} is 0x${got[at].toString(16)}, on the host 0x${want[at].toString(16)}`,
+              `${name} ${level}: thread ${Math.floor(at / 16)} word ${at % 16} is 0x${got[at].toString(16)}, on ` +
+                `the host 0x${want[at].toString(16)}`,
             );
           }
         }

@@ -82,7 +82,9 @@ for (const [says, call] of CALLS)
   });
 
 test('frames of wick stay where they are asked for', () => {
-  const script = `import('${new URL('../src/index.js', import.meta.url).href}').then((w) => { try { w.zeros([-1]); } catch (e) { console.log(e.stack); } });`;
+  const script =
+    `import('${new URL('../src/index.js', import.meta.url).href}').then((w) => { try { ` +
+    'w.zeros([-1]); } catch (e) { console.log(e.stack); } });';
   const run = (stack: string): string =>
     spawnSync(process.execPath, ['-e', script], { encoding: 'utf8', env: { ...process.env, WICK_STACK: stack } })
       .stdout;

@@ -42,7 +42,8 @@ test('a folder that others may write, or that belongs to others, keeps no code',
 test('the cache that wick makes is closed to others', () => {
   const cache = join(dir, 'made', 'deep');
   const { stdout, stderr } = child(
-    `process.umask(0); import { cacheFolder } from ${href('../src/base/kept-files.js')}; console.log(cacheFolder('sim', true))`,
+    `process.umask(0); import { cacheFolder } from ${href('../src/base/kept-files.js')}; ` +
+      "console.log(cacheFolder('sim', true))",
     { WICK_CACHE_DIR: cache },
   );
   assert.equal(stdout.trim(), join(cache, 'sim'), stderr);

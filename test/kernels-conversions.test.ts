@@ -276,7 +276,8 @@ test('every kernel file parses, and no symbol is in two files', () => {
 
 test('macros expand as the C preprocessor does, as far as kernel files go', () => {
   const macros = readMacros(
-    '#define ADD(A, B) A##_##B\n#define EACH(M, X, ...) M(X##1, ##__VA_ARGS__) \\\n  M(X##2, ##__VA_ARGS__)\n#define P(X, ...) [X __VA_ARGS__]\n',
+    '#define ADD(A, B) A##_##B\n#define EACH(M, X, ...) M(X##1, ##__VA_ARGS__) \\\n  M(X##2, ' +
+      '##__VA_ARGS__)\n#define P(X, ...) [X __VA_ARGS__]\n',
   );
   const all = (): boolean => true;
   assert.equal(expand('ADD(x, y)', macros, all), 'x_y');

@@ -175,7 +175,8 @@ for (const wave of [32, 64] as const) {
       if (worst > (typeof bound === 'number' ? bound : (bound[out.dtype] ?? 2))) {
         const x = Object.values(c.inputs).map((name) => tensors.get(name)!);
         wrong.push(
-          `${c.id} ${c.kernel} ${JSON.stringify(c.params)}: element ${at} is ${got[at]}, Candle has ${want[at]} (${worst} ulp; input ${decode(x[0].dtype, x[0].raw)[at]})`,
+          `${c.id} ${c.kernel} ${JSON.stringify(c.params)}: element ${at} is ${got[at]}, Candle has ${want[at]} ` +
+            `(${worst} ulp; input ${decode(x[0].dtype, x[0].raw)[at]})`,
         );
       }
     }

@@ -44,7 +44,8 @@ const runs = (module: string): { skip: string | false } => ({
 });
 
 test(
-  'sums by atomics over the first and last of three dimensions, contiguous and turned, with fewer threads than elements',
+  'sums by atomics over the first and last of three dimensions, contiguous and turned, with fewer threads than ' +
+    'elements',
   runs('candle/reduce'),
   () => {
     const run = new SimRunner(32);

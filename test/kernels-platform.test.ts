@@ -29,7 +29,8 @@ test('a condition that depends on more stays, and a certain branch after it beco
 });
 test('chains inside chains, negations and joined lines', () => {
   const text =
-    '#ifndef WICK_HOST\ngpu\n#if WICK_WAVE == 32 || \\\n  X\nnarrow\n#else\n#ifdef WICK_AMD\nwide amd\n#endif\nwide\n#endif\n#else\nhost\n#endif';
+    '#ifndef WICK_HOST\ngpu\n#if WICK_WAVE == 32 || \\\n  X\nnarrow\n#else\n#ifdef WICK_AMD\nwide ' +
+    'amd\n#endif\nwide\n#endif\n#else\nhost\n#endif';
   assert.equal(forPlatform(text, 'host'), 'host');
   assert.equal(forPlatform(text, 'nvidia'), 'gpu\n#if WICK_WAVE == 32 ||    X\nnarrow\n#else\nwide\n#endif');
   assert.equal(forPlatform(text, 'amd'), 'gpu\n#if WICK_WAVE == 32 ||    X\nnarrow\n#else\nwide amd\nwide\n#endif');

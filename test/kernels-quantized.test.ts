@@ -250,8 +250,11 @@ function checkProducts(wave: 32 | 64, f: Format, columns: readonly number[]): vo
 
 for (const f of formats)
   for (const wave of [32, 64] as const) {
-    test(`${f}: products with vectors, matrices and experts, and rows by index, agree with sums in double, wave ${wave}`, () =>
-      checkProducts(wave, f, [1, 2, 3, 4, 5, 6, 7, 8]));
+    test(
+      `${f}: products with vectors, matrices and experts, and rows by index, agree with sums in double, wave ` +
+        `${wave}`,
+      () => checkProducts(wave, f, [1, 2, 3, 4, 5, 6, 7, 8]),
+    );
   }
 
 const MMVQ_TYPES = ['f32', 'f16', 'bf16'] as const;

@@ -18,14 +18,18 @@ const sanitize = (root: string, ops: string, waves: string): { status: number | 
   return { status: r.status, text: r.stdout + r.stderr };
 };
 
-test('softmax, sorting, products, convolution and attention are clean under the address, undefined-behaviour and thread sanitizers', (t) => {
-  const { status, text } = sanitize(packageRoot, 'softmax,argsort,bmm,conv2d,sdpaRun', '64');
-  if (text.startsWith('skipped')) return t.skip(text.trim());
-  assert.equal(status, 0, text.slice(-3000));
-  assert.match(text, /sim:64: 10 cases of 5 ops/);
-  assert.match(text, /softmax_rows_\w+.* sort_rows_\w+/);
-  assert.match(text, /\n0 problems/);
-});
+test(
+  'softmax, sorting, products, convolution and attention are clean under the address, undefined-behaviour and ' +
+    'thread sanitizers',
+  (t) => {
+    const { status, text } = sanitize(packageRoot, 'softmax,argsort,bmm,conv2d,sdpaRun', '64');
+    if (text.startsWith('skipped')) return t.skip(text.trim());
+    assert.equal(status, 0, text.slice(-3000));
+    assert.match(text, /sim:64: 10 cases of 5 ops/);
+    assert.match(text, /softmax_rows_\w+.* sort_rows_\w+/);
+    assert.match(text, /\n0 problems/);
+  },
+);
 
 test('a kernel that has lost a barrier is reported as a race, in a copy of the package', (t) => {
   const copy = mkdtempSync(join(tmpdir(), 'wick-race-'));

@@ -131,7 +131,8 @@ const few: Program = async (m) => {
     const d = backend.decodeSteps('bf16', sequences);
     const [weight, x, out] = [view('bf16', rows, k), view('bf16', sequences, k), view('bf16', sequences, rows)];
     gpu.note(
-      `${sequences} sequences, [${rows}, ${k}]: ${d.takes(weight)}, turned: ${d.takes({ ...weight, layout: weight.layout.transpose(0, 1) })}`,
+      `${sequences} sequences, [${rows}, ${k}]: ${d.takes(weight)}, turned: ` +
+        `${d.takes({ ...weight, layout: weight.layout.transpose(0, 1) })}`,
     );
     if (!d.takes(weight)) {
       await refused(m, () => d.product({ x, weight, out }));

@@ -103,7 +103,8 @@ const copies: Program = async (m) => {
   Object.assign(there, { driver: gpu.driver, list: gpu.list });
   const other = new GpuBackend('other', there);
   gpu.note(
-    `reaches: ${backend.reaches(other)}, one of another driver: ${backend.reaches(new GpuBackend('x', new WatchedGpu(gpu.info)))}`,
+    `reaches: ${backend.reaches(other)}, one of another driver: ` +
+      `${backend.reaches(new GpuBackend('x', new WatchedGpu(gpu.info)))}`,
   );
   const to = other.alloc(4096);
   backend.copyTo(other, view('f32', 1024).memory, 16, to, 64);

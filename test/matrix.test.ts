@@ -89,7 +89,8 @@ function warmFor(device: Device): void {
   });
   if (kernels > 0)
     console.log(
-      `${device.name}: ${kernels} kernels for ${asked} cases compiled in ${((performance.now() - began) / 1000).toFixed(1)} s`,
+      `${device.name}: ${kernels} kernels for ${asked} cases compiled in ` +
+        `${((performance.now() - began) / 1000).toFixed(1)} s`,
     );
 }
 

@@ -270,26 +270,29 @@ test('masks are filled, tokens have classes, questions have answers', { skip: mi
   );
 });
 
-test("T5's dense_act_fn counts where it differs from feed_forward_proj; far distances share rows as transformers'", () =>
-  scope(() =>
-    noGrad(() => {
-      const encoded = (config: object): Tensor => {
-        const folder = familyFolder('t5-b', (f) => ({ ...f, config: { ...f.config, ...config } }), pairs);
-        return loadModel<Seq2Seq>(folder, { kind: 'seq2seq', device: 'cpu' }).model.encode(
-          answerOf('t5-b', 'input_ids', 'seq2seq'),
+test(
+  "T5's dense_act_fn counts where it differs from feed_forward_proj; far distances share rows as " + "transformers'",
+  () =>
+    scope(() =>
+      noGrad(() => {
+        const encoded = (config: object): Tensor => {
+          const folder = familyFolder('t5-b', (f) => ({ ...f, config: { ...f.config, ...config } }), pairs);
+          return loadModel<Seq2Seq>(folder, { kind: 'seq2seq', device: 'cpu' }).model.encode(
+            answerOf('t5-b', 'input_ids', 'seq2seq'),
+          );
+        };
+        const stated = encoded({ dense_act_fn: 'relu' });
+        const off = (b: Tensor): number => stated.sub(b).abs().max().item();
+        assert.equal(off(encoded({ feed_forward_proj: 'gated-relu', dense_act_fn: undefined })), 0);
+        assert.ok(off(encoded({})) > 0);
+        // Where single distances reach past the farthest one, rows run backwards.
+        assert.deepEqual(
+          [7, 8, 9, 20].map((d) => distanceBucket(-d, false, 16, 6)),
+          [7, 8, 5, -17],
         );
-      };
-      const stated = encoded({ dense_act_fn: 'relu' });
-      const off = (b: Tensor): number => stated.sub(b).abs().max().item();
-      assert.equal(off(encoded({ feed_forward_proj: 'gated-relu', dense_act_fn: undefined })), 0);
-      assert.ok(off(encoded({})) > 0);
-      // Where single distances reach past the farthest one, rows run backwards.
-      assert.deepEqual(
-        [7, 8, 9, 20].map((d) => distanceBucket(-d, false, 16, 6)),
-        [7, 8, 5, -17],
-      );
-    }),
-  ));
+      }),
+    ),
+);
 
 /** Up to the first end, behind which transformers pads. */
 const upTo = (row: readonly number[], end: number): readonly number[] => {

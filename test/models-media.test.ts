@@ -243,7 +243,8 @@ test('every way of pooling, a prompt that does not count, a shorter vector, and 
   };
   const texts = ['the cat sat on a mat', 'a dog'];
   for (const [mode, pooled] of Object.entries(WAYS)) {
-    const older = `pooling_mode_${{ cls: 'cls_token', lasttoken: mode, mean_sqrt_len_tokens: mode }[mode] ?? `${mode}_tokens`}`;
+    const words: Partial<Record<string, string>> = { cls: 'cls_token', lasttoken: mode, mean_sqrt_len_tokens: mode };
+    const older = `pooling_mode_${words[mode] ?? `${mode}_tokens`}`;
     for (const config of [{ pooling_mode: mode }, { [older]: true, pooling_mode_mean_tokens: mode === 'mean' }]) {
       put('1_Pooling/config.json', { word_embedding_dimension: 64, ...config });
       const got = await (await EmbeddingModel.load(dir)).embed(texts);

@@ -25,7 +25,9 @@ const folder = mkdtempSync(join(tmpdir(), 'wick-native-'));
 after(() => rmSync(folder, { recursive: true, force: true }));
 const href = (path: string): string => JSON.stringify(new URL(path, import.meta.url).href);
 const ENSURE = `import(${href('../src/backends/native-build.js')}).then((m) => console.log(m.ensureNative()))`;
-const COMPUTE = `import(${href('../src/index.js')}).then((w) => { const d = w.Device.get('cpu'); console.log(d.backend.constructor.name, String(w.Tensor.from([1, 2], { device: d }).exp().sum().item())); })`;
+const COMPUTE =
+  `import(${href('../src/index.js')}).then((w) => { const d = w.Device.get('cpu'); ` +
+  'console.log(d.backend.constructor.name, String(w.Tensor.from([1, 2], { device: d }).exp().sum().item())); })';
 const NOWHERE = join(folder, 'nowhere');
 const host = spawnSync('c++', ['--version']).status === 0 ? false : 'no C++ compiler to make a package with';
 let count = 0;
@@ -58,7 +60,9 @@ const asked = (log: string, flag: string): string[] =>
 
 test('a sanitized engine is built beside the usual one: all but the generated rows have the checks', () => {
   const { path, log } = fakeCompiler();
-  const build = `import(${href('../src/backends/native-build.js')}).then((m) => m.buildNative({ sanitize: true })).then(console.log)`;
+  const build =
+    `import(${href('../src/backends/native-build.js')}).then((m) => m.buildNative({ sanitize: true ` +
+    '})).then(console.log)';
   const made = child(build, { CXX: path, WICK_CACHE_DIR: fresh() });
   assert.equal(made.status, 0, made.stderr);
   const checked = asked(log, '-fsanitize=address').map((l) => l.split(' ')[0]);
@@ -123,41 +127,48 @@ test('a source that does not compile is named with its error, and the next try b
   assert.ok(existsSync(child(ENSURE, env).stdout.trim()));
 });
 
-test('a cache that cannot be written gives way to a folder of the user among the temporary files, unless others may write there', () => {
-  const { path } = fakeCompiler();
-  const temporary = fresh();
-  mkdirSync(temporary);
-  const env = { CXX: path, WICK_CACHE_DIR: '/dev/null/cache', TMPDIR: temporary };
-  const library = child(ENSURE, env).stdout.trim();
-  const own = join(temporary, `wick-${process.getuid?.()}`);
-  assert.ok(library.startsWith(own) && existsSync(library), library);
-  rmSync(library);
-  chmodSync(own, 0o777);
-  assert.match(
-    child(ENSURE, env).stderr,
-    /the CPU engine cannot be built: nothing can be kept: .*\/dev\/null\/cache.* no folder of this user alone in .*; set WICK_CACHE_DIR/,
-  );
-});
+test(
+  'a cache that cannot be written gives way to a folder of the user among the temporary files, unless others ' +
+    'may write there',
+  () => {
+    const { path } = fakeCompiler();
+    const temporary = fresh();
+    mkdirSync(temporary);
+    const env = { CXX: path, WICK_CACHE_DIR: '/dev/null/cache', TMPDIR: temporary };
+    const library = child(ENSURE, env).stdout.trim();
+    const own = join(temporary, `wick-${process.getuid?.()}`);
+    assert.ok(library.startsWith(own) && existsSync(library), library);
+    rmSync(library);
+    chmodSync(own, 0o777);
+    assert.match(
+      child(ENSURE, env).stderr,
+      /the CPU engine cannot be built: nothing can be kept: .*\/dev\/null\/cache.* no folder of this user alone in .*; set WICK_CACHE_DIR/,
+    );
+  },
+);
 
 /** What serves where no shared library of the engine does. */
 const wasm = existsSync(shippedWasm());
 const INSTEAD = wasm ? /^CpuBackend 10\.1073/ : /^ReferenceBackend 10\.1073/;
 
-test('without a compiler and without a package a sentence says so, and WebAssembly or the reference engine serves', () => {
-  const { status, stdout, stderr } = child(COMPUTE, {
-    PATH: NOWHERE,
-    CXX: undefined,
-    WICK_CACHE_DIR: fresh(),
-    WICK_CPU_ISA: undefined,
-  });
-  assert.equal(status, 0, stderr);
-  assert.match(
-    stderr,
-    /the CPU engine is not built: no prebuilt package @wick-native\/linux-\w+, none in the cache, and no C\+\+ compiler \(g\+\+, clang\+\+, c\+\+\); install one/,
-  );
-  assert.match(stderr, wasm ? /runs as WebAssembly/ : /slow reference engine/);
-  assert.match(stdout, INSTEAD);
-});
+test(
+  'without a compiler and without a package a sentence says so, and WebAssembly or the reference engine ' + 'serves',
+  () => {
+    const { status, stdout, stderr } = child(COMPUTE, {
+      PATH: NOWHERE,
+      CXX: undefined,
+      WICK_CACHE_DIR: fresh(),
+      WICK_CPU_ISA: undefined,
+    });
+    assert.equal(status, 0, stderr);
+    assert.match(
+      stderr,
+      /the CPU engine is not built: no prebuilt package @wick-native\/linux-\w+, none in the cache, and no C\+\+ compiler \(g\+\+, clang\+\+, c\+\+\); install one/,
+    );
+    assert.match(stderr, wasm ? /runs as WebAssembly/ : /slow reference engine/);
+    assert.match(stdout, INSTEAD);
+  },
+);
 
 test('the test runner ends with what the compiler says where the engine does not compile, or does not load', () => {
   const { WICK_NATIVE: _, WICK_CPU_ISA: __, ...rest } = process.env;
@@ -252,7 +263,8 @@ test('an engine that holds no instruction set of this CPU is refused when it is 
   assert.match(stdout, INSTEAD);
 });
 
-test('the package that release:engine makes is found beside others and computes without a compiler; one of another version is not used', {
+test('the package that release:engine makes is found beside others and computes without a compiler; one of ' +
+  'another version is not used', {
   skip: host,
 }, () => {
   const modules = join(folder, 'installed', 'node_modules');
@@ -275,7 +287,8 @@ test('the package that release:engine makes is found beside others and computes 
   assert.match(
     child(ENSURE, env).stderr,
     new RegExp(
-      `is version 0\\.0\\.1, but this is wick ${version.replaceAll('.', '\\.')}, none in the cache, and no C\\+\\+ compiler`,
+      `is version 0\\.0\\.1, but this is wick ${version.replaceAll('.', '\\.')}, none in the cache, and no ` +
+        'C\\+\\+ compiler',
     ),
   );
 });

@@ -130,7 +130,8 @@ test('WICK_CPU_ISA forces an instruction set, and an unknown one is refused with
       process.execPath,
       [
         '-e',
-        `import(${JSON.stringify(new URL('../src/backends/cpu.js', import.meta.url).href)}).then((m) => console.log(new m.CpuBackend().isa))`,
+        `import(${JSON.stringify(new URL('../src/backends/cpu.js', import.meta.url).href)}).then((m) => ` +
+          'console.log(new m.CpuBackend().isa))',
       ],
       {
         encoding: 'utf8',

@@ -34,36 +34,39 @@ class Branch extends Module {
   }
 }
 for (const device of ['cpu', 'sim:32'].map((name) => Device.get(name))) {
-  test(`${device.name}: a module that is computed again has the gradients of one that is kept, dropout included`, () => {
-    const run = (how: 'plain' | 'call' | 'always'): { grads: number[][]; live: number; runs: number } =>
-      scope(() => {
-        manualSeed(3);
-        const parts = [0, 2, 4].map((salt) => new Branch(device, salt));
-        if (how === 'always') for (const p of parts) recomputing(p);
-        const x = tensor(wave(64 * 8), { shape: [64, 8], device }).requireGrad();
-        const { backend } = device;
-        const before = backend instanceof GpuBackend ? backend.memory().liveBytes : 0;
-        const y = scope(() =>
-          parts.reduce((h: Tensor, p) => (how === 'call' ? recompute(p, h, 0.5) : p.forward(h, 0.5)), x),
-        );
-        const live = backend instanceof GpuBackend ? backend.memory().liveBytes - before : 0;
-        const grads = y.sqr().mean().backward();
-        const all = [x, ...parts.flatMap((p) => p.parameters())].map((t) => list(grads.of(t)));
-        return { grads: all, live, runs: parts[0].runs };
-      });
-    const plain = run('plain');
-    assert.equal(plain.runs, 1);
-    for (const how of ['call', 'always'] as const) {
-      const got = run(how);
-      assert.deepEqual(got.grads, plain.grads, how);
-      assert.equal(got.runs, 2);
-      // Only what passes from module to module stays, not the four times wider inside.
-      if (plain.live > 0) assert.ok(got.live < plain.live / 4, `${got.live} of ${plain.live} bytes stay`);
-    }
-    const x = tensor(wave(16), { shape: [2, 8], device }).requireGrad();
-    const y = recompute(new Branch(device, 0), x, 1).sum();
-    assert.throws(() => y.backward({ createGraph: true }), /recompute: gradients of gradients/);
-  });
+  test(
+    `${device.name}: a module that is computed again has the gradients of one that is kept, dropout ` + 'included',
+    () => {
+      const run = (how: 'plain' | 'call' | 'always'): { grads: number[][]; live: number; runs: number } =>
+        scope(() => {
+          manualSeed(3);
+          const parts = [0, 2, 4].map((salt) => new Branch(device, salt));
+          if (how === 'always') for (const p of parts) recomputing(p);
+          const x = tensor(wave(64 * 8), { shape: [64, 8], device }).requireGrad();
+          const { backend } = device;
+          const before = backend instanceof GpuBackend ? backend.memory().liveBytes : 0;
+          const y = scope(() =>
+            parts.reduce((h: Tensor, p) => (how === 'call' ? recompute(p, h, 0.5) : p.forward(h, 0.5)), x),
+          );
+          const live = backend instanceof GpuBackend ? backend.memory().liveBytes - before : 0;
+          const grads = y.sqr().mean().backward();
+          const all = [x, ...parts.flatMap((p) => p.parameters())].map((t) => list(grads.of(t)));
+          return { grads: all, live, runs: parts[0].runs };
+        });
+      const plain = run('plain');
+      assert.equal(plain.runs, 1);
+      for (const how of ['call', 'always'] as const) {
+        const got = run(how);
+        assert.deepEqual(got.grads, plain.grads, how);
+        assert.equal(got.runs, 2);
+        // Only what passes from module to module stays, not the four times wider inside.
+        if (plain.live > 0) assert.ok(got.live < plain.live / 4, `${got.live} of ${plain.live} bytes stay`);
+      }
+      const x = tensor(wave(16), { shape: [2, 8], device }).requireGrad();
+      const y = recompute(new Branch(device, 0), x, 1).sum();
+      assert.throws(() => y.backward({ createGraph: true }), /recompute: gradients of gradients/);
+    },
+  );
 
   test(`${device.name}: linear and cross-entropy in one, a few rows at a time, are the two apart`, () => {
     const [n, width, classes] = [24, 8, 48];

@@ -73,35 +73,39 @@ const classes = nn as unknown as Record<string, AnyClass>;
 const HAS_OPTIONS = new Set(['MultiheadAttention', 'TransformerEncoderLayer', 'TransformerDecoderLayer']);
 
 for (const c of golden.layers)
-  test(`${c.name}(${JSON.stringify(c.args).slice(1, -1)})${c.train ? ' in training' : ''}: output and gradients of PyTorch`, () =>
-    scope(() => {
-      const layer = new classes[c.name](...c.args).to(undefined, 'f64').train(c.train);
-      const report = layer.loadStateDict(
-        new Map(Object.entries(c.state).map(([n, s]) => [n, make(s, n.endsWith('tracked') ? 'i64' : 'f64')])),
-      );
-      assert.deepEqual(report, { missing: [], unexpected: [] }, "the names are PyTorch's");
-      const inputs = c.inputs.map((s, i) => (c.inputGrads[i] ? make(s).requireGrad() : natural(s)));
-      const { mask, keyPadding, ...rest } = c.options ?? {};
-      const options = {
-        ...rest,
-        ...(mask && { mask: make(mask as Stored, 'bool') }),
-        ...(keyPadding && { keyPadding: make(keyPadding as Stored, 'bool') }),
-      };
-      const given: unknown[] = [...inputs];
-      if (c.name === 'MultiheadAttention') while (given.length < 3) given.push(given[given.length - 1]);
-      if (HAS_OPTIONS.has(c.name)) given.push(options);
-      let output: Tensor | { h: Tensor } | undefined;
-      for (let k = 0; k < c.calls; k++) output = layer.forward(...given);
-      const y = output instanceof Tensor ? output : (output as { h: Tensor }).h;
-      close(y, c.output, 'output');
-      for (const [name, s] of Object.entries(c.after ?? {})) close(layer.stateDict().get(name), s, name);
-      if (!y.requiresGrad) return;
-      const grads = y.backward({ grad: make(c.weights) });
-      c.inputGrads.forEach((s, i) => s && close(grads.get(inputs[i]), s, `gradient of input ${i}`));
-      const named = layer.namedParameters();
-      for (const [name, s] of Object.entries(c.grads))
-        close(grads.get(named.get(name) as Tensor), s, `gradient of ${name}`);
-    }));
+  test(
+    `${c.name}(${JSON.stringify(c.args).slice(1, -1)})${c.train ? ' in training' : ''}: output and gradients ` +
+      'of PyTorch',
+    () =>
+      scope(() => {
+        const layer = new classes[c.name](...c.args).to(undefined, 'f64').train(c.train);
+        const report = layer.loadStateDict(
+          new Map(Object.entries(c.state).map(([n, s]) => [n, make(s, n.endsWith('tracked') ? 'i64' : 'f64')])),
+        );
+        assert.deepEqual(report, { missing: [], unexpected: [] }, "the names are PyTorch's");
+        const inputs = c.inputs.map((s, i) => (c.inputGrads[i] ? make(s).requireGrad() : natural(s)));
+        const { mask, keyPadding, ...rest } = c.options ?? {};
+        const options = {
+          ...rest,
+          ...(mask && { mask: make(mask as Stored, 'bool') }),
+          ...(keyPadding && { keyPadding: make(keyPadding as Stored, 'bool') }),
+        };
+        const given: unknown[] = [...inputs];
+        if (c.name === 'MultiheadAttention') while (given.length < 3) given.push(given[given.length - 1]);
+        if (HAS_OPTIONS.has(c.name)) given.push(options);
+        let output: Tensor | { h: Tensor } | undefined;
+        for (let k = 0; k < c.calls; k++) output = layer.forward(...given);
+        const y = output instanceof Tensor ? output : (output as { h: Tensor }).h;
+        close(y, c.output, 'output');
+        for (const [name, s] of Object.entries(c.after ?? {})) close(layer.stateDict().get(name), s, name);
+        if (!y.requiresGrad) return;
+        const grads = y.backward({ grad: make(c.weights) });
+        c.inputGrads.forEach((s, i) => s && close(grads.get(inputs[i]), s, `gradient of input ${i}`));
+        const named = layer.namedParameters();
+        for (const [name, s] of Object.entries(c.grads))
+          close(grads.get(named.get(name) as Tensor), s, `gradient of ${name}`);
+      }),
+  );
 
 type Loss = (...args: unknown[]) => Tensor;
 for (const c of golden.losses)

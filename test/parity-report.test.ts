@@ -161,7 +161,8 @@ test('evidence is stale once what it speaks of changes, op by op, and only then'
   const { launch: _, ...whole } = report.sources; // a report from before files were told apart
   const [old] = on('cuda:0').map((e) => ({ ...e, report: { ...e.report, sources: whole } }));
   assert.deepEqual(staleEvidence([old], { ...now, host: { cpu: now.host!.cpu, gpu: 'changed' } }).flatMap(staleText), [
-    'docs/parity/x.json: cuda:0: measured before the code that launches (src/backends/gpu, src/kernels) changed: relu add',
+    'docs/parity/x.json: cuda:0: measured before the code that launches (src/backends/gpu, src/kernels) changed: ' +
+      'relu add',
   ]);
 });
 

@@ -61,9 +61,13 @@ test('macros, guards, headers and comments of a checkout are read as a compiler 
   checkout(
     {
       'macros.cuh':
-        '#define MAKE(T, NAME, EXPR) \\\nextern "C" __global__ void NAME(const size_t n, \\\n  const T *x, T *y) { y[0] = EXPR; }\n#define BOTH(N, E) MAKE(float, N##_f32, E) \\\n MAKE(double, N##_f64, E)\n',
+        '#define MAKE(T, NAME, EXPR) \\\nextern "C" __global__ void NAME(const size_t n, \\\n  const T *x, T *y) ' +
+        '{ y[0] = EXPR; }\n#define BOTH(N, E) MAKE(float, N##_f32, E) \\\n MAKE(double, N##_f64, E)\n',
       'unary.cu':
-        '#include "macros.cuh"\n// MAKE(float, commented_f32, x[0])\n#if __CUDA_ARCH__ >= 800\nMAKE(__half, plain_f16, x[0])\n#endif\nBOTH(pair, f(x[0], 2))\n/* extern "C" __global__ void hidden(int a) {} */\nextern "C" __global__ void __launch_bounds__(256, 1) direct(\n    const float * __restrict__ a, // first\n    unsigned int b) { }\ntemplate <typename T> __global__ void no_symbol(T* x) {}\n',
+        '#include "macros.cuh"\n// MAKE(float, commented_f32, x[0])\n#if __CUDA_ARCH__ >= 800\nMAKE(__half, ' +
+        'plain_f16, x[0])\n#endif\nBOTH(pair, f(x[0], 2))\n/* extern "C" __global__ void hidden(int a) {} ' +
+        '*/\nextern "C" __global__ void __launch_bounds__(256, 1) direct(\n    const float * __restrict__ a, ' +
+        '// first\n    unsigned int b) { }\ntemplate <typename T> __global__ void no_symbol(T* x) {}\n',
     },
     (dir) => {
       assert.deepEqual(
@@ -84,7 +88,9 @@ test('a checkout that has moved on is told apart: added, removed, changed, missi
   assert.ok(relu);
   checkout(
     {
-      'unary.cu': `extern "C" __global__ void urelu_f32(${relu.params.join(', ')}) {}\nextern "C" __global__ void uexp_f32(int surprise) {}\nextern "C" __global__ void unew_f32(float* x) {}\n`,
+      'unary.cu':
+        `extern "C" __global__ void urelu_f32(${relu.params.join(', ')}) {}\nextern "C" __global__ void ` +
+        'uexp_f32(int surprise) {}\nextern "C" __global__ void unew_f32(float* x) {}\n',
     },
     (dir) => {
       const s = compareSignatures(dir);

@@ -263,14 +263,18 @@ for (const f of SMALL) {
       assert.equal(f.to(-middle), (b % 2 === 0 ? b : b + 1) | (1 << (f.bits - 1)));
     }
   });
-  test(`beyond its range ${f.name} ${f.infinite ? 'becomes infinite half a unit above the largest' : 'stays at the largest'}`, () => {
-    assert.equal(f.from(f.to(f.max)), f.max);
-    assert.equal(f.from(f.to(Infinity)), f.infinite ? Infinity : f.max);
-    assert.equal(f.from(f.to(-1e300)), f.infinite ? -Infinity : -f.max);
-    const unit = f.max - f.from(f.to(f.max) - 1);
-    assert.equal(f.from(f.to(f.max + unit / 2 - unit / 64)), f.max);
-    assert.equal(f.from(f.to(f.max + unit / 2)), f.infinite ? Infinity : f.max);
-  });
+  test(
+    `beyond its range ${f.name} ` +
+      `${f.infinite ? 'becomes infinite half a unit above the largest' : 'stays at the largest'}`,
+    () => {
+      assert.equal(f.from(f.to(f.max)), f.max);
+      assert.equal(f.from(f.to(Infinity)), f.infinite ? Infinity : f.max);
+      assert.equal(f.from(f.to(-1e300)), f.infinite ? -Infinity : -f.max);
+      const unit = f.max - f.from(f.to(f.max) - 1);
+      assert.equal(f.from(f.to(f.max + unit / 2 - unit / 64)), f.max);
+      assert.equal(f.from(f.to(f.max + unit / 2)), f.infinite ? Infinity : f.max);
+    },
+  );
 }
 
 test('f32 and f64 keep what they hold; integers wrap', () => {

@@ -40,48 +40,51 @@ for (const type of BLOCK_TYPES) {
   });
 }
 
-test('f8_e4m3: products, experts, rows, joining and gradients are those of the decoded weights, one byte a weight', () => {
-  const w = randn([40, 256], { seed: 3 });
-  const q = QTensor.quantize(w, 'f8_e4m3');
-  assert.equal(q.type, 'F8_E4M3');
-  assert.equal(q.bytes, 40 * 256 + 40 * 2 * 4);
-  assert.ok(q.error(w) > 0.01 && q.error(w) < 0.04, `${q.error(w)}`);
-  const values = q.dequantize();
-  const x = randn([5, 256], { seed: 4 }).requireGrad();
-  close(q.matmul(x), x.matmul(values.t()), 1e-6, 'product');
-  assert.deepEqual(q.matmul(x, { quick: true }).toArray(), q.matmul(x).toArray(), 'nothing is rounded');
-  const grads = q.matmul(x).sum().backward();
-  close(grads.get(x) as Tensor, values.sum([0], true).broadcastTo([5, 256]), 1e-5, 'gradient');
-  const ids = tensor(Uint32Array.of(3, 0, 39));
-  assert.deepEqual(q.rows(ids).toArray(), values.indexSelect(0, ids).toArray());
-  const other = QTensor.quantize(randn([40, 256], { seed: 5 }), 'f8_e4m3');
-  const both = QTensor.cat([q, other]);
-  assert.deepEqual(both.dequantize().toArray(), values.cat([other.dequantize()], 0).toArray());
-  const turned = q.mapRows((t) => t.indexSelect(0, ids));
-  assert.deepEqual(turned.dequantize().toArray(), values.indexSelect(0, ids).toArray());
-  const experts = QTensor.stack([q, other]);
-  assert.deepEqual(experts.shape, [2, 40, 256]);
-  for (const tokens of [3, 70]) {
-    const chosen = tensor(
-      Uint32Array.from({ length: tokens }, (_, i) => (i * 5 + 1) % 2),
-      { shape: [tokens, 1] },
-    );
-    const given = randn([tokens, 1, 256], { seed: 6 });
-    const want = given.matmul(
-      experts
-        .dequantize()
-        .indexSelect(0, chosen.reshape([-1]))
-        .t(),
-    );
-    close(experts.matmulExperts(given, chosen), want, 1e-6, `${tokens} tokens`);
-  }
-  const mixed = QTensor.cat([q, QTensor.quantize(w, 'q8_0')]);
-  assert.equal(mixed.type, 'F8_E4M3+Q8_0');
-  assert.equal(mixed.matmul(x.detach()).shape[1], 80);
-  assert.throws(() => QTensor.quantize(randn([4, 96]), 'f8_e4m3'), ShapeError);
-  assert.throws(() => QTensor.fromFloat8(values.cast('f8e4m3'), values), ShapeError);
-  assert.throws(() => QTensor.stack([q, QTensor.quantize(w, 'q8_0')]), /types differ/);
-});
+test(
+  'f8_e4m3: products, experts, rows, joining and gradients are those of the decoded weights, one byte a ' + 'weight',
+  () => {
+    const w = randn([40, 256], { seed: 3 });
+    const q = QTensor.quantize(w, 'f8_e4m3');
+    assert.equal(q.type, 'F8_E4M3');
+    assert.equal(q.bytes, 40 * 256 + 40 * 2 * 4);
+    assert.ok(q.error(w) > 0.01 && q.error(w) < 0.04, `${q.error(w)}`);
+    const values = q.dequantize();
+    const x = randn([5, 256], { seed: 4 }).requireGrad();
+    close(q.matmul(x), x.matmul(values.t()), 1e-6, 'product');
+    assert.deepEqual(q.matmul(x, { quick: true }).toArray(), q.matmul(x).toArray(), 'nothing is rounded');
+    const grads = q.matmul(x).sum().backward();
+    close(grads.get(x) as Tensor, values.sum([0], true).broadcastTo([5, 256]), 1e-5, 'gradient');
+    const ids = tensor(Uint32Array.of(3, 0, 39));
+    assert.deepEqual(q.rows(ids).toArray(), values.indexSelect(0, ids).toArray());
+    const other = QTensor.quantize(randn([40, 256], { seed: 5 }), 'f8_e4m3');
+    const both = QTensor.cat([q, other]);
+    assert.deepEqual(both.dequantize().toArray(), values.cat([other.dequantize()], 0).toArray());
+    const turned = q.mapRows((t) => t.indexSelect(0, ids));
+    assert.deepEqual(turned.dequantize().toArray(), values.indexSelect(0, ids).toArray());
+    const experts = QTensor.stack([q, other]);
+    assert.deepEqual(experts.shape, [2, 40, 256]);
+    for (const tokens of [3, 70]) {
+      const chosen = tensor(
+        Uint32Array.from({ length: tokens }, (_, i) => (i * 5 + 1) % 2),
+        { shape: [tokens, 1] },
+      );
+      const given = randn([tokens, 1, 256], { seed: 6 });
+      const want = given.matmul(
+        experts
+          .dequantize()
+          .indexSelect(0, chosen.reshape([-1]))
+          .t(),
+      );
+      close(experts.matmulExperts(given, chosen), want, 1e-6, `${tokens} tokens`);
+    }
+    const mixed = QTensor.cat([q, QTensor.quantize(w, 'q8_0')]);
+    assert.equal(mixed.type, 'F8_E4M3+Q8_0');
+    assert.equal(mixed.matmul(x.detach()).shape[1], 80);
+    assert.throws(() => QTensor.quantize(randn([4, 96]), 'f8_e4m3'), ShapeError);
+    assert.throws(() => QTensor.fromFloat8(values.cast('f8e4m3'), values), ShapeError);
+    assert.throws(() => QTensor.stack([q, QTensor.quantize(w, 'q8_0')]), /types differ/);
+  },
+);
 
 test('f8_e4m3: a module keeps its 8-bit floats when it is cast, saved and loaded', () => {
   const layer = new Linear(randn([16, 128], { seed: 1 }), randn([16], { seed: 2 }));
@@ -214,10 +217,13 @@ for (const device of ['sim:32', 'sim:64'])
     ['Q4_K', 37, 2304, 6],
     ['Q8_0', 6, 40960, 2],
   ] as const)
-    test(`${type} ${rows} x ${width} by ${columns} on ${device}: rows from any byte on, several tiles and passes`, () => {
-      const w = randn([rows, width], { seed: 3 });
-      const x = randn([columns, width], { seed: 4 });
-      const q = QTensor.quantize(w, type);
-      const want = roundedRows(x.cast('f64')).matmul(q.dequantize('f64').t()).cast('f32');
-      close(q.to(device).matmul(x.to(device), { quick: true }).to('cpu'), want, 2e-5, 'quick');
-    });
+    test(
+      `${type} ${rows} x ${width} by ${columns} on ${device}: rows from any byte on, several tiles and ` + 'passes',
+      () => {
+        const w = randn([rows, width], { seed: 3 });
+        const x = randn([columns, width], { seed: 4 });
+        const q = QTensor.quantize(w, type);
+        const want = roundedRows(x.cast('f64')).matmul(q.dequantize('f64').t()).cast('f32');
+        close(q.to(device).matmul(x.to(device), { quick: true }).to('cpu'), want, 2e-5, 'quick');
+      },
+    );

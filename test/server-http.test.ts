@@ -332,7 +332,8 @@ describe('the server', { skip: noModel }, () => {
     await once(socket, 'connect');
     const body = JSON.stringify({ ...ask, stream: true });
     socket.write(
-      `POST ${CHAT} HTTP/1.1\r\nHost: localhost\r\ncontent-type: application/json\r\ncontent-length: ${body.length}\r\n\r\n${body}`,
+      `POST ${CHAT} HTTP/1.1\r\nHost: localhost\r\ncontent-type: application/json\r\ncontent-length: ` +
+        `${body.length}\r\n\r\n${body}`,
     );
     socket.pause();
     try {

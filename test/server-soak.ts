@@ -161,8 +161,8 @@ export async function soak(
     await lap(begin + o.seconds * (200 + part * 200));
     const { running, waiting, pagesUsed } = engine.status();
     o.onProgress?.(
-      `${Math.round((performance.now() - begin) / 1000)} s: ${whole} whole, ${left} left, ${cancelled} cancelled, ${wrong.length} wrong; ` +
-        `${running} running, ${waiting} waiting, ${pagesUsed} pages, ${mebibytes()} MiB`,
+      `${Math.round((performance.now() - begin) / 1000)} s: ${whole} whole, ${left} left, ${cancelled} cancelled, ` +
+        `${wrong.length} wrong; ${running} running, ${waiting} waiting, ${pagesUsed} pages, ${mebibytes()} MiB`,
     );
   }
   for (let i = 0; i < 6000 && engine.status().running + engine.status().waiting > 0; i++)

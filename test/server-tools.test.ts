@@ -55,7 +55,8 @@ const CASES: Readonly<Record<string, readonly [ParserOptions, string, Partial<Re
   ],
   'hermes: two, and text behind them': [
     tools('hermes'),
-    '<tool_call>{"name": "f", "arguments": {}}</tool_call>\n<tool_call>\n{"arguments": {"a":1}, "name": "g"}\n</tool_call>\nDone',
+    '<tool_call>{"name": "f", "arguments": {}}</tool_call>\n<tool_call>\n{"arguments": {"a":1}, "name": ' +
+      '"g"}\n</tool_call>\nDone',
     { text: 'Done', calls: [call('{}'), call('{"a":1}', 'g')] },
   ],
   'hermes: only one where calls may not be parallel': [
@@ -65,7 +66,8 @@ const CASES: Readonly<Record<string, readonly [ParserOptions, string, Partial<Re
   ],
   'hermes: arguments in a string, and none at all': [
     tools('hermes'),
-    '<tool_call>{"name": "f", "arguments": "{\\"a\\": 1}"}</tool_call><tool_call>{"name": "g"}</tool_call><tool_call>{"name": "h", "arguments": null}</tool_call>',
+    '<tool_call>{"name": "f", "arguments": "{\\"a\\": 1}"}</tool_call><tool_call>{"name": ' +
+      '"g"}</tool_call><tool_call>{"name": "h", "arguments": null}</tool_call>',
     { calls: [call('{"a": 1}'), call('{}', 'g'), call('{}', 'h')] },
   ],
   'hermes: cut off by the limit': [

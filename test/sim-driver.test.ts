@@ -93,53 +93,56 @@ KERNEL(64) early(float* y) { if (threadIdx.x == 3) return; y[threadIdx.x] = shfl
 
 for (const wave of [32, 64] as const) {
   for (const reverse of [false, true]) {
-    test(`barriers, shuffles, shared memory and atomics work, wave ${wave}, ${reverse ? 'reverse' : 'forward'} order`, (t) => {
-      const before = { ...simOptions };
-      t.after(() => Object.assign(simOptions, before));
-      simOptions.reverse = reverse;
-      const run = new SimRunner(wave);
-      const x = Float32Array.from({ length: 3 * 500 }, (_, i) => (i % 7) + 1);
-      const y = run.buffer(12);
-      run.launch(good, 'row_sum', 3, 256, [run.buffer(x), y, 500]);
-      const sums = [0, 1, 2].map((r) => x.slice(r * 500, r * 500 + 500).reduce((a, b) => a + b));
-      assert.deepEqual([...run.read('f32', y, 3)], sums);
+    test(
+      `barriers, shuffles, shared memory and atomics work, wave ${wave}, ${reverse ? 'reverse' : 'forward'} ` + 'order',
+      (t) => {
+        const before = { ...simOptions };
+        t.after(() => Object.assign(simOptions, before));
+        simOptions.reverse = reverse;
+        const run = new SimRunner(wave);
+        const x = Float32Array.from({ length: 3 * 500 }, (_, i) => (i % 7) + 1);
+        const y = run.buffer(12);
+        run.launch(good, 'row_sum', 3, 256, [run.buffer(x), y, 500]);
+        const sums = [0, 1, 2].map((r) => x.slice(r * 500, r * 500 + 500).reduce((a, b) => a + b));
+        assert.deepEqual([...run.read('f32', y, 3)], sums);
 
-      const lanes = run.buffer(64 * 6 * 4);
-      run.launch(good, 'lanes', 1, 64, [lanes]);
-      const got = run.read('u32', lanes, 64 * 6) as Uint32Array;
-      for (let i = 0; i < 64; i++) {
-        const l = i % wave;
-        const want = [(l & ~7) | 3, l ^ 5, l % 16 >= 2 ? l - 2 : l, l % 4 < 3 ? l + 1 : l, Math.ceil(wave / 3), l];
-        assert.deepEqual([...got.slice(i * 6, i * 6 + 6)], want, `lane ${l}`);
-      }
+        const lanes = run.buffer(64 * 6 * 4);
+        run.launch(good, 'lanes', 1, 64, [lanes]);
+        const got = run.read('u32', lanes, 64 * 6) as Uint32Array;
+        for (let i = 0; i < 64; i++) {
+          const l = i % wave;
+          const want = [(l & ~7) | 3, l ^ 5, l % 16 >= 2 ? l - 2 : l, l % 4 < 3 ? l + 1 : l, Math.ceil(wave / 3), l];
+          assert.deepEqual([...got.slice(i * 6, i * 6 + 6)], want, `lane ${l}`);
+        }
 
-      const turned = run.buffer(1024);
-      run.launch(good, 'reverse', 1, 256, [run.buffer(Uint32Array.from({ length: 256 }, (_, i) => i)), turned], 1024);
-      assert.deepEqual(
-        [...run.read('u32', turned, 256)],
-        Array.from({ length: 256 }, (_, i) => 255 - i),
-      );
+        const turned = run.buffer(1024);
+        run.launch(good, 'reverse', 1, 256, [run.buffer(Uint32Array.from({ length: 256 }, (_, i) => i)), turned], 1024);
+        assert.deepEqual(
+          [...run.read('u32', turned, 256)],
+          Array.from({ length: 256 }, (_, i) => 255 - i),
+        );
 
-      const [f, h, b, big] = [
-        run.buffer(new Float32Array(1)),
-        run.buffer(new Uint16Array(2)),
-        run.buffer(new Uint8Array(4)),
-        run.buffer(BigInt64Array.of(5n, -3n)),
-      ];
-      run.launch(good, 'adds', 2, 128, [f, h, b, big]);
-      assert.equal(run.read('f32', f, 1)[0], 128);
-      assert.deepEqual([...run.read('f16', h, 2)], [0, 0x5c00]);
-      assert.deepEqual([...run.read('u8', b, 4)], [0, 0, 0, 0]); // 256 ones wrap
-      assert.deepEqual([...run.read('i64', big, 2)], [-251n, 127n]);
+        const [f, h, b, big] = [
+          run.buffer(new Float32Array(1)),
+          run.buffer(new Uint16Array(2)),
+          run.buffer(new Uint8Array(4)),
+          run.buffer(BigInt64Array.of(5n, -3n)),
+        ];
+        run.launch(good, 'adds', 2, 128, [f, h, b, big]);
+        assert.equal(run.read('f32', f, 1)[0], 128);
+        assert.deepEqual([...run.read('f16', h, 2)], [0, 0x5c00]);
+        assert.deepEqual([...run.read('u8', b, 4)], [0, 0, 0, 0]); // 256 ones wrap
+        assert.deepEqual([...run.read('i64', big, 2)], [-251n, 127n]);
 
-      const order = run.buffer(256);
-      run.launch(good, 'relay', 1, 64, [run.buffer(new Uint32Array(64)), order]);
-      assert.deepEqual(
-        [...run.read('u32', order, 64)],
-        Array.from({ length: 64 }, (_, i) => 100 + i),
-      );
-      run.free();
-    });
+        const order = run.buffer(256);
+        run.launch(good, 'relay', 1, 64, [run.buffer(new Uint32Array(64)), order]);
+        assert.deepEqual(
+          [...run.read('u32', order, 64)],
+          Array.from({ length: 64 }, (_, i) => 100 + i),
+        );
+        run.free();
+      },
+    );
   }
 
   test(`misused barriers and shuffles are errors that name the kernel, wave ${wave}`, () => {

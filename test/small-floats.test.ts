@@ -69,11 +69,15 @@ function worst(
   if (turned >= 0)
     return {
       ulp: Infinity,
-      says: `${row.name} ${dtype} of ${operands.map((o) => o[turned]).join(', ')} ${JSON.stringify(params)}: the sign of 0 is lost`,
+      says:
+        `${row.name} ${dtype} of ${operands.map((o) => o[turned]).join(', ')} ${JSON.stringify(params)}: the ` +
+        'sign of 0 is lost',
     };
   return {
     ulp: d.ulp,
-    says: `${row.name} ${dtype} of ${operands.map((o) => o[d.at]).join(', ')} ${JSON.stringify(params)}: ${d.got} for ${d.want}, ${d.ulp} ulp`,
+    says:
+      `${row.name} ${dtype} of ${operands.map((o) => o[d.at]).join(', ')} ${JSON.stringify(params)}: ${d.got} ` +
+      `for ${d.want}, ${d.ulp} ulp`,
   };
 }
 

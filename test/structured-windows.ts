@@ -127,7 +127,9 @@ for (const [batch, groups, channels, outputs, input, kernel, stride, padding, di
         kernelStrides: Layout.contiguous(kernelShape).strides,
       };
       cases.push({
-        name: `conv${transposed ? 'Transpose' : ''} ${dtype} groups ${groups} ${channels} to ${outputs} over [${input}]`,
+        name:
+          `conv${transposed ? 'Transpose' : ''} ${dtype} groups ${groups} ${channels} to ${outputs} over ` +
+          `[${input}]`,
         plan: (t) => convLaunch(transposed, dtype, shape, t),
         inputs: { src, kernel: w, bias: b },
         outputs: { dst: same(dtype, out) },

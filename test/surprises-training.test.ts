@@ -277,28 +277,31 @@ test('gaussianNll with its constant', () => {
   assert.ok(Math.abs(more - nn.losses.gaussianNll(mean, y, variance).item() - 0.9189385) < 1e-6);
 });
 
-test('a parameter in f16 is stepped in f32: small gradients move it as far as large ones, and none leaves it be', () => {
-  const gradient = tensor([0, 1e-4, 1]).cast('f16');
-  for (const [name, make] of Object.entries(OPTIMIZERS)) {
-    if (name === 'SGD' || name === 'Adafactor' || name === 'Adadelta' || name === 'Rprop') continue;
-    const [half, whole] = ['f16', 'f32'].map((dtype) =>
-      zeros([3])
-        .cast(dtype as 'f16')
-        .requireGrad(),
-    );
-    const optimizers = [half, whole].map((p) => make([p], { learningRate: 0.0625 }));
-    for (let i = 0; i < 3; i++)
-      [half, whole].forEach((p, k) => optimizers[k].step(p.mul(gradient.cast(p.dtype)).sum().backward()));
-    assert.equal(half.dtype, 'f16', name);
-    const [got, want] = [half, whole].map((p) => p.cast('f64').toArray<number[]>());
-    for (const [i, w] of want.entries())
-      assert.ok(Math.abs(got[i] - w) <= 2e-3 * (Math.abs(w) + 0.01), `${name}: ${got} instead of ${want}`);
-    const again = make([half], { learningRate: 0.0625 });
-    const stored = new Map([...optimizers[0].stateDict()].map(([key, t]) => [key, t.cast('f16')]));
-    again.loadStateDict(stored, 3);
-    for (const t of again.stateDict().values()) assert.equal(t.dtype, 'f32', name);
-  }
-});
+test(
+  'a parameter in f16 is stepped in f32: small gradients move it as far as large ones, and none leaves it ' + 'be',
+  () => {
+    const gradient = tensor([0, 1e-4, 1]).cast('f16');
+    for (const [name, make] of Object.entries(OPTIMIZERS)) {
+      if (name === 'SGD' || name === 'Adafactor' || name === 'Adadelta' || name === 'Rprop') continue;
+      const [half, whole] = ['f16', 'f32'].map((dtype) =>
+        zeros([3])
+          .cast(dtype as 'f16')
+          .requireGrad(),
+      );
+      const optimizers = [half, whole].map((p) => make([p], { learningRate: 0.0625 }));
+      for (let i = 0; i < 3; i++)
+        [half, whole].forEach((p, k) => optimizers[k].step(p.mul(gradient.cast(p.dtype)).sum().backward()));
+      assert.equal(half.dtype, 'f16', name);
+      const [got, want] = [half, whole].map((p) => p.cast('f64').toArray<number[]>());
+      for (const [i, w] of want.entries())
+        assert.ok(Math.abs(got[i] - w) <= 2e-3 * (Math.abs(w) + 0.01), `${name}: ${got} instead of ${want}`);
+      const again = make([half], { learningRate: 0.0625 });
+      const stored = new Map([...optimizers[0].stateDict()].map(([key, t]) => [key, t.cast('f16')]));
+      again.loadStateDict(stored, 3);
+      for (const t of again.stateDict().values()) assert.equal(t.dtype, 'f32', name);
+    }
+  },
+);
 
 test('poissonNll with full adds the approximation of ln(y!) for counts above 1', () => {
   const [x, y] = [tensor([0.5, 1, 2]), tensor([0, 1, 5])];

@@ -225,35 +225,39 @@ for (const name of ['cpu', 'sim:32', 'sim:32+cublaslt'])
 
 for (const left of [-1, 2])
   for (const dtype of ['f32', 'bf16'] as const)
-    test(`attention from a product of ${dtype} is that of its turned parts, ${left < 0 ? 'all' : left} tokens back`, () => {
-      const device = Device.get('sim:32');
-      const [b, t, heads, kvHeads, dim] = [2, 9, 4, 2, 16];
-      const like = (shape: number[], seed: number): Tensor => randn(shape, { seed, device }).cast(dtype);
-      const product = like([b, t, (heads + 2 * kvHeads) * dim], 1).requireGrad();
-      const [cos, sin, g] = [like([t, dim / 2], 2), like([t, dim / 2], 3), like([b, t, heads * dim], 4)];
-      const part = (from: number, n: number): Tensor => product.narrow(2, from * dim, n * dim).reshape([b, t, n, dim]);
-      const [q, k] = [part(0, heads), part(heads, kvHeads)].map((x) => x.ropeThd(cos, sin));
-      const v = part(heads + kvHeads, kvHeads);
-      const how = {
-        layout: 'bthd',
-        causal: true,
-        scale: 0.3,
-        ...(left >= 0 && { window: [left, 0] as const }),
-      } as const;
-      const apart = q.sdpa(k, v, how).reshape([b, t, heads * dim]);
-      const one = trainedAttention(product, cos, sin, { heads, kvHeads, dim, scale: 0.3, left }) as Tensor;
-      assert.deepEqual(list(one), list(apart));
-      const [got, want] = [one, apart].map((y) => y.backward({ grad: g, retainGraph: true }).of(product));
-      const by = dtype === 'f32' ? 1e-5 : 1 / 64;
-      near(list(got), list(want), by, 'gradient');
-      const twice = [one, apart].map((y) =>
-        y.backward({ grad: g, createGraph: true }).of(product).sqr().sum().backward().of(product),
-      );
-      near(list(twice[0]), list(twice[1]), 2 * by, 'gradient of the gradient');
-      noGrad(() =>
-        assert.equal(trainedAttention(product, cos, sin, { heads, kvHeads, dim, scale: 1, left }), undefined),
-      );
-    });
+    test(
+      `attention from a product of ${dtype} is that of its turned parts, ${left < 0 ? 'all' : left} tokens ` + 'back',
+      () => {
+        const device = Device.get('sim:32');
+        const [b, t, heads, kvHeads, dim] = [2, 9, 4, 2, 16];
+        const like = (shape: number[], seed: number): Tensor => randn(shape, { seed, device }).cast(dtype);
+        const product = like([b, t, (heads + 2 * kvHeads) * dim], 1).requireGrad();
+        const [cos, sin, g] = [like([t, dim / 2], 2), like([t, dim / 2], 3), like([b, t, heads * dim], 4)];
+        const part = (from: number, n: number): Tensor =>
+          product.narrow(2, from * dim, n * dim).reshape([b, t, n, dim]);
+        const [q, k] = [part(0, heads), part(heads, kvHeads)].map((x) => x.ropeThd(cos, sin));
+        const v = part(heads + kvHeads, kvHeads);
+        const how = {
+          layout: 'bthd',
+          causal: true,
+          scale: 0.3,
+          ...(left >= 0 && { window: [left, 0] as const }),
+        } as const;
+        const apart = q.sdpa(k, v, how).reshape([b, t, heads * dim]);
+        const one = trainedAttention(product, cos, sin, { heads, kvHeads, dim, scale: 0.3, left }) as Tensor;
+        assert.deepEqual(list(one), list(apart));
+        const [got, want] = [one, apart].map((y) => y.backward({ grad: g, retainGraph: true }).of(product));
+        const by = dtype === 'f32' ? 1e-5 : 1 / 64;
+        near(list(got), list(want), by, 'gradient');
+        const twice = [one, apart].map((y) =>
+          y.backward({ grad: g, createGraph: true }).of(product).sqr().sum().backward().of(product),
+        );
+        near(list(twice[0]), list(twice[1]), 2 * by, 'gradient of the gradient');
+        noGrad(() =>
+          assert.equal(trainedAttention(product, cos, sin, { heads, kvHeads, dim, scale: 1, left }), undefined),
+        );
+      },
+    );
 
 for (const name of ['cpu', 'sim:32'])
   test(`a weight's gradient is written where it is wanted, unless more than a product makes it, on ${name}`, () => {

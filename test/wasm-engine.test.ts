@@ -213,7 +213,9 @@ test('without a compiler and without a package it serves, with one line that say
   skip: missing ?? (existsSync(shippedWasm()) ? false : `${shippedWasm()} is not there: npm run release:wasm makes it`),
 }, () => {
   const index = JSON.stringify(new URL('../src/index.js', import.meta.url).href);
-  const code = `import(${index}).then(({ Tensor, Device }) => console.log(Device.get('cpu').description, Tensor.from([1, 2]).exp().sum().item()))`;
+  const code =
+    `import(${index}).then(({ Tensor, Device }) => console.log(Device.get('cpu').description, ` +
+    'Tensor.from([1, 2]).exp().sum().item()))';
   const { WICK_NATIVE: _, WICK_CPU_ISA: __, CXX: ___, ...rest } = process.env;
   const env = { ...rest, PATH: folder, WICK_CACHE_DIR: join(folder, 'cache'), WICK_THREADS: '3' };
   const { stdout, stderr } = spawnSync(process.execPath, ['-e', code], { encoding: 'utf8', env });

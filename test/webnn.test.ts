@@ -55,7 +55,8 @@ function check(c: WebnnCase, device: Device, coarse: number): string | undefined
       const t = values.get(name);
       const dtype = TYPES[expected.descriptor.dataType];
       if (!t || t.dtype !== dtype || t.shape.join() !== expected.descriptor.shape.join()) {
-        failure ??= `${name}: ${t?.dtype} [${t?.shape.join(', ')}], want ${dtype} [${expected.descriptor.shape.join(', ')}]`;
+        failure ??=
+          `${name}: ${t?.dtype} [${t?.shape.join(', ')}], want ${dtype} ` + `[${expected.descriptor.shape.join(', ')}]`;
         continue;
       }
       const huge = isHuge(expected);
@@ -108,7 +109,8 @@ for (const { name, device, missing } of testDevices('reference,cpu')) {
     if (missing || !path) return;
     const left = [...skipped].map(([why, n]) => `${n} (${why})`).join(', ');
     console.log(
-      `webnn on ${name}: ${counts.passed} passed, ${counts.failed} failed, ${left ? `skipped ${left}` : 'none skipped'}`,
+      `webnn on ${name}: ${counts.passed} passed, ${counts.failed} failed, ` +
+        `${left ? `skipped ${left}` : 'none skipped'}`,
     );
   });
 }

@@ -70,7 +70,8 @@ export function findWasm(): string {
   const kept = join(engineFolder(false), wasmName());
   if (isIntact(kept)) return kept;
   throw new NativeError(
-    `the CPU engine as WebAssembly is not in this installation (${shipped}); in a clone \`npm run release:wasm\` makes it`,
+    `the CPU engine as WebAssembly is not in this installation (${shipped}); in a clone \`npm run release:wasm\` ` +
+      'makes it',
   );
 }
 
@@ -93,7 +94,10 @@ function wasmToolchain(): Toolchain | string {
     if (existsSync(includesOf(root)) && existsSync(join(librariesOf(root), 'libc++.a')))
       return { path, version: stdout, root };
   }
-  return 'no clang with a C++ library for WebAssembly; on Debian: apt install clang-16 lld-16 wasi-libc libc++-16-dev-wasm32 libc++abi-16-dev-wasm32 libclang-rt-16-dev-wasm32';
+  return (
+    'no clang with a C++ library for WebAssembly; on Debian: apt install clang-16 lld-16 wasi-libc ' +
+    'libc++-16-dev-wasm32 libc++abi-16-dev-wasm32 libclang-rt-16-dev-wasm32'
+  );
 }
 
 /** Builds the module into the cache unless it is there; answers its path. */

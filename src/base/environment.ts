@@ -43,7 +43,8 @@ export const VARIABLES = {
     'the best this CPU has',
   ),
   WICK_CUDNN_ATTENTION: use(
-    "0 keeps attention of 16-bit floats with wick's kernels, where cuDNN's would serve shapes on which it agrees and is quicker.",
+    "0 keeps attention of 16-bit floats with wick's kernels, where cuDNN's would serve shapes on which it agrees " +
+      'and is quicker.',
     '1',
   ),
   WICK_THREADS: use('How many threads the CPU engine uses, at most 256.', 'one per core this process may use'),

@@ -117,7 +117,8 @@ function report(
   const rate = (n: number, seconds: number): string =>
     seconds > 0 ? (n / seconds).toFixed(n / seconds < 100 ? 1 : 0) : '-';
   return (
-    `${parameterSize(parameters)} parameters${world ? ` of ${world}` : ''} in ${dtype} on ${device.name} (${device.description}); loaded in ${loaded.toFixed(2)} s; ` +
+    `${parameterSize(parameters)} parameters${world ? ` of ${world}` : ''} in ${dtype} on ${device.name} ` +
+    `(${device.description}); loaded in ${loaded.toFixed(2)} s; ` +
     `prompt ${s.promptTokens} tokens at ${rate(s.promptTokens, s.prefillSeconds)} tokens/s; ${s.tokens} tokens at ` +
     `${rate(Math.max(0, s.tokens - 1), s.decodeSeconds)} tokens/s`
   );

@@ -28,7 +28,9 @@ export function progressBar(unit = 'cases', doing = 'measuring'): ProgressBar {
       const width = 24;
       const filled = Math.min(width, Math.round((width * done) / all));
       const left = now - start > 3000 ? `${clock(((now - start) / 1000 / done) * Math.max(all - done, 0))} left  ` : '';
-      const line = `${'█'.repeat(filled)}${'░'.repeat(width - filled)} ${String(Math.floor((100 * done) / all)).padStart(3)}%  ${left}${what}`;
+      const line =
+        `${'█'.repeat(filled)}${'░'.repeat(width - filled)} ` +
+        `${String(Math.floor((100 * done) / all)).padStart(3)}%  ${left}${what}`;
       out.write(`\r\x1b[2K${line.slice(0, (out.columns || 80) - 1)}`);
     },
     end: () => out.write('\r\x1b[2K'),

@@ -17,7 +17,9 @@ export async function worldOf(device: string | undefined): Promise<Group | undef
   return init({ device: device ?? Device.best().name.replace(/^(cuda|rocm):.*/, '$1') });
 }
 
-export const EXPERTS_HELP = `  --experts HOW          how ranks divide a mixture: rows (of every expert) or whole (experts); default: rows where they divide`;
+export const EXPERTS_HELP =
+  '  --experts HOW          how ranks divide a mixture: rows (of every expert) or whole ' +
+  '(experts); default: rows where they divide';
 
 /** How ranks divide mixtures, as an option says it; asked before they meet, so that each can speak for itself. */
 export function expertsOf(command: string, text: string | undefined): ExpertDivision | undefined {

@@ -76,7 +76,8 @@ export class DataLoader<S extends Sample = Sample> implements AsyncIterable<Batc
         throw new ArgumentError(`DataLoader: ${name} ${value} is not a whole number of at least ${least}`);
     if (options.sampler && (typeof options.sampler !== 'function' || options.shuffle))
       throw new ArgumentError(
-        'DataLoader: sampler is a function of the epoch that answers numbers of samples, and takes the place of shuffle',
+        'DataLoader: sampler is a function of the epoch that answers numbers of samples, and takes the place of ' +
+          'shuffle',
       );
     this.#options = options;
     this.#device = Device.of(options.device);

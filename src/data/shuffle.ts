@@ -46,7 +46,8 @@ export function weightedSampler(weights: readonly number[], options: WeightedOpt
   const possible = replacement ? Infinity : weights.filter((w) => w > 0).length;
   if (!Number.isSafeInteger(count) || count < 0 || count > possible)
     throw new ArgumentError(
-      `weightedSampler: count ${count} is no whole number from 0${replacement ? '' : ` to the ${possible} weights above 0`}`,
+      `weightedSampler: count ${count} is no whole number from ` +
+        `0${replacement ? '' : ` to the ${possible} weights above 0`}`,
     );
   let sum = 0;
   const edges = weights.map((w) => (sum += w));

@@ -137,7 +137,8 @@ export class SafeTensors {
         infos.set(name, info);
       }
       const files = [...shards.values()];
-      // What a shard holds beyond its index is a tensor of the model like any other; the index decides between equal names.
+      // What a shard holds beyond its index is a tensor of the model like any other; the index decides between equal
+      // names.
       for (const [name, info] of files.flatMap((f) => [...f.#infos])) {
         const known = infos.get(name);
         if (known && known !== info && !listed.has(name))

@@ -60,6 +60,7 @@ export function rowFor(name: unknown, format: ModelFormat, where: string, kind?:
   const known = [...new Set(MODELS.flatMap((r) => namesOf(r, format)))].sort();
   const what = format === 'gguf' ? 'general.architecture' : 'model_type';
   throw new UnsupportedError(
-    `${where}: ${what} is ${typeof name === 'bigint' ? name : (JSON.stringify(name) ?? 'missing')}; served are ${known.join(', ')}`,
+    `${where}: ${what} is ${typeof name === 'bigint' ? name : (JSON.stringify(name) ?? 'missing')}; served are ` +
+      `${known.join(', ')}`,
   );
 }

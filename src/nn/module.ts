@@ -343,7 +343,9 @@ function added<T>(set: Set<T>, hook: T): () => void {
   return () => void set.delete(hook);
 }
 
-/** What to do where names differ: the same names behind a prefix are meant, as of a checkpoint with more than a model. */
+/**
+ * What to do where names differ: the same names behind a prefix are meant, as of a checkpoint with more than a model.
+ */
 function advice(own: readonly string[], missing: readonly string[], unexpected: readonly string[]): string {
   const [first] = missing;
   const others = new Set(unexpected);

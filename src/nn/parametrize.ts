@@ -159,7 +159,8 @@ export function spectralNorm<M extends Module>(layer: M, options: SpectralNormOp
   return put('spectralNorm', layer, name, (weight) => {
     if (weight.rank < 2 || !(Number.isInteger(dim) && dim >= 0 && dim < weight.rank))
       throw new ArgumentError(
-        `spectralNorm: takes weights of rank 2 and more and one of their dimensions, not rank ${weight.rank} and ${dim}`,
+        `spectralNorm: takes weights of rank 2 and more and one of their dimensions, not rank ${weight.rank} and ` +
+          `${dim}`,
       );
     return new SpectralNorm(weight, { iterations, eps, dim });
   });

@@ -79,13 +79,14 @@ export class Scheduler {
     const last = lastSet.get(this.optimizer);
     if (last?.by === this && last.rate !== this.optimizer.learningRate)
       throw new ArgumentError(
-        `${this.constructor.name}: the optimizer's rate was set to ${this.optimizer.learningRate} since, by hand or by ` +
-          'a checkpoint, which a step would undo; set `at` of the scheduler to the step to go on from, or make a new one',
+        `${this.constructor.name}: the optimizer's rate was set to ${this.optimizer.learningRate} since, by hand or ` +
+          'by a checkpoint, which a step would undo; set `at` of the scheduler to the step to go on from, or make a ' +
+          'new one',
       );
     if (last?.by !== this)
       throw new ArgumentError(
-        `${this.constructor.name}: another scheduler of this optimizer set its rate since, which this one would undo; ` +
-          'join them: SequentialLR for one after another, ChainedScheduler for all at once',
+        `${this.constructor.name}: another scheduler of this optimizer set its rate since, which this one would ` +
+          'undo; join them: SequentialLR for one after another, ChainedScheduler for all at once',
       );
     this.at = this.#at + 1;
     return this.optimizer.learningRate;
@@ -261,7 +262,8 @@ export class SequentialLR extends Scheduler {
     const rising = milestones.every((m, i) => Number.isInteger(m) && m > (i > 0 ? milestones[i - 1] : 0));
     if (milestones.length !== schedulers.length - 1 || !rising)
       throw new ArgumentError(
-        `SequentialLR: milestones [${milestones.join(', ')}] are not ${schedulers.length - 1} rising whole numbers above 0`,
+        `SequentialLR: milestones [${milestones.join(', ')}] are not ${schedulers.length - 1} rising whole ` +
+          'numbers above 0',
       );
     super(optimizer, (step) => {
       const now = milestones.filter((m) => m <= step).length;

@@ -43,7 +43,10 @@ function casesOn(evidence: readonly Evidence[], device: (name: string) => boolea
 function outcome(cells: readonly Cell[]): string {
   const t = totals(cells);
   if (cells.length === 0) return '';
-  return `${t.exact} / ${t.within + t.closer}${t.differs ? ` / ${t.differs}` : ''}${t.failed ? ` **${t.failed} failed**` : ''}`;
+  return (
+    `${t.exact} / ` +
+    `${t.within + t.closer}${t.differs ? ` / ${t.differs}` : ''}${t.failed ? ` **${t.failed} failed**` : ''}`
+  );
 }
 
 /** Kernels that ran, and those of Candle's among them. */

@@ -337,8 +337,8 @@ export function backward(result: Tensor, options: BackwardOptions = {}): Gradien
   const { grad, createGraph = false, retainGraph = false, sparing = false } = options;
   if (!result.requiresGrad)
     throw new GradError(
-      'backward: nothing this result was made of requires a gradient; a gradient that is differentiated again is made ' +
-        'with { createGraph: true }',
+      'backward: nothing this result was made of requires a gradient; a gradient that is differentiated again is ' +
+        'made with { createGraph: true }',
     );
   if (!grad && result.size !== 1)
     throw new GradError(

@@ -93,8 +93,8 @@ class RecordedStep<A extends readonly Tensor[], R extends CapturedAnswer> {
       mapped(answer as R, (t) => (t.dispose(), t));
       replay.dispose();
       throw new UnsupportedError(
-        `captured: ${left === 1 ? 'a tensor' : `${left} tensors`} made in the step outlive it without being answered, and every run ` +
-          'would write them anew. Answer them, or make them before',
+        `captured: ${left === 1 ? 'a tensor' : `${left} tensors`} made in the step outlive it without being ` +
+          'answered, and every run would write them anew. Answer them, or make them before',
       );
     }
     return { replay, answer: answer as R };
@@ -167,14 +167,13 @@ function check(inputs: readonly unknown[]): asserts inputs is readonly Tensor[] 
   inputs.forEach((t, i) => {
     if (!(t instanceof Tensor))
       throw new ArgumentError(
-        `captured: argument ${i} is ${t === null ? 'null' : `a ${typeof t}`}, not a tensor; a recorded step would repeat the ` +
-          'first one',
+        `captured: argument ${i} is ${t === null ? 'null' : `a ${typeof t}`}, not a tensor; a recorded step would ` +
+          'repeat the first one',
       );
     if (gradEnabled() && t.requiresGrad)
       throw new ArgumentError(
-        `captured: argument ${i} ${formatShape(t.shape)} requires a gradient, which does not flow out of a ` +
-          `recorded step; ` +
-          'parameters are found where f uses them',
+        `captured: argument ${i} ${formatShape(t.shape)} requires a gradient, which does not flow out of a recorded ` +
+          'step; parameters are found where f uses them',
       );
   });
 }

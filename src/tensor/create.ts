@@ -121,7 +121,8 @@ export function tensor(
         );
       if (typeof v !== 'number' && typeof v !== 'bigint' && typeof v !== 'boolean')
         throw new ArgumentError(
-          `from: ${path === '' ? 'the input' : `element ${path}`} is ${v === null ? 'null' : typeof v}, not a number; it takes numbers, booleans and bigints, arrays of them nested to any depth, or a typed array`,
+          `from: ${path === '' ? 'the input' : `element ${path}`} is ${v === null ? 'null' : typeof v}, not a ` +
+            'number; it takes numbers, booleans and bigints, arrays of them nested to any depth, or a typed array',
         );
       flat.push(v);
       return;

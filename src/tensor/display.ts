@@ -67,7 +67,10 @@ export function display(t: Tensor): string {
     return `[${cells.join(gap)}]`;
   };
   const body = t.rank === 0 ? texts[0] : block(0, 0);
-  return `${body}\nTensor ${formatShape(t.shape)} ${t.dtype}${t.device.name === 'cpu' ? '' : ` ${t.device.name}`}${t.requiresGrad ? ' requiresGrad' : ''}`;
+  return (
+    `${body}\nTensor ${formatShape(t.shape)} ` +
+    `${t.dtype}${t.device.name === 'cpu' ? '' : ` ${t.device.name}`}${t.requiresGrad ? ' requiresGrad' : ''}`
+  );
 }
 
 function wrap(cells: readonly string[], indent: number): string {

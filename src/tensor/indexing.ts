@@ -30,9 +30,9 @@ const isCopied = (i: Index): boolean =>
 export function requireView(x: Tensor): void {
   if (copies.has(x))
     throw new ArgumentError(
-      'assign: at() copied this by an index tensor, a mask or a negative step, and the tensor itself would stay as it ' +
-        'is; write x.assign(x.indexPut([rows], y)) or x.assign(x.maskedFill(mask, 0)), or at(...).copy() for a tensor ' +
-        'of its own',
+      'assign: at() copied this by an index tensor, a mask or a negative step, and the tensor itself would stay as ' +
+        'it is; write x.assign(x.indexPut([rows], y)) or x.assign(x.maskedFill(mask, 0)), or at(...).copy() for a ' +
+        'tensor of its own',
     );
 }
 

@@ -147,8 +147,8 @@ function kindName(dir: string, config: Json): string {
 }
 function refuse(dir: string, name: string, files: string): never {
   throw new UnsupportedError(
-    `tokenizer: ${dir} has ${files}, whose rules ${name === '' ? 'nothing names' : `for ${name} are not known`}; give ` +
-      'its tokenizer.json',
+    `tokenizer: ${dir} has ${files}, whose rules ${name === '' ? 'nothing names' : `for ${name} are not known`}; ` +
+      'give its tokenizer.json',
   );
 }
 

@@ -28,7 +28,8 @@ const cased = (numbers: string, ending: string): string => {
   );
 };
 const ASCII_MARKS = '[!"#$%&\'()*+,\\-./:;<=>?@\\[\\\\\\]^_`{|}~]';
-const MARKED = `${ASCII_MARKS}[A-Za-z]+|[^\\r\\n\\p{L}\\p{P}\\p{S}]?[\\p{L}\\p{M}]+| ?[\\p{P}\\p{S}]+[\\r\\n]*|${SPACES}`;
+const MARKED =
+  `${ASCII_MARKS}[A-Za-z]+|[^\\r\\n\\p{L}\\p{P}\\p{S}]?[\\p{L}\\p{M}]+| ` + `?[\\p{P}\\p{S}]+[\\r\\n]*|${SPACES}`;
 const KANA_HAN = '[\u4e00-\u9fa5\u3040-\u309f\u30a0-\u30ff]+';
 const HAN_HANGUL = '[\u4e00-\u9fa5\u0800-\u4e00\uac00-\ud7ff]+';
 const NOT_MARKS = ' ?[^(\\s|.,!?…。，、।۔،)]+';

@@ -19,7 +19,9 @@ export class Progress {
     const left = step > 0 ? (seconds / step) * (this.#total - step) : 0;
     const width = 24;
     const done = Math.min(width, Math.round((width * step) / Math.max(1, this.#total)));
-    const line = `[${'#'.repeat(done)}${'.'.repeat(width - done)}] ${step}/${this.#total} ${text} ${seconds.toFixed(0)} s, ${left.toFixed(0)} s left`;
+    const line =
+      `[${'#'.repeat(done)}${'.'.repeat(width - done)}] ${step}/${this.#total} ${text} ` +
+      `${seconds.toFixed(0)} s, ${left.toFixed(0)} s left`;
     this.#open = tty && step < this.#total;
     process.stderr.write(tty ? `\r\x1b[2K${line}${this.#open ? '' : '\n'}` : `${line}\n`);
   }

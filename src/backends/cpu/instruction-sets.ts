@@ -96,7 +96,8 @@ export function hostInstructionSet(arch: NativeArch, flags: ReadonlySet<string> 
   const named = known.find((set) => set.name === wanted);
   if (!named)
     throw new NativeError(
-      `WICK_CPU_ISA is ${JSON.stringify(wanted)}; known are ${[...known, WASM_SET].map((set) => set.name).join(', ')}, reference`,
+      `WICK_CPU_ISA is ${JSON.stringify(wanted)}; known are ` +
+        `${[...known, WASM_SET].map((set) => set.name).join(', ')}, reference`,
     );
   if (!has(named)) throw new NativeError(`WICK_CPU_ISA is ${wanted}, but this CPU lacks those instructions`);
   return onlyFor(named);
