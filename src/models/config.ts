@@ -42,7 +42,7 @@ const shown = (v: unknown): string => {
  */
 const MOST: readonly (readonly [name: RegExp, most: number])[] = [
   [/layers?$/, 10_000],
-  [/(window|chunk)/, Infinity],
+  [/window|chunk|^feature_size$/, Infinity],
   [/(size|dim|heads?|rank|experts|groups|width|inner|channels|features|bins|buckets|embed|embd|dff)$/, 2 ** 20],
   [/^(d|mamba_d|n_mamba|ffn|mamba)_/, 2 ** 20],
 ];
