@@ -17,10 +17,13 @@ import {
   StopWatch,
   TextStream,
   Tokenizer,
+  tokenizerFromGguf,
   tokenizerFromJson,
   tokenizerFromSentencePiece,
 } from '../src/tokenizers/index.js';
 import { finder } from '../src/tokenizers/pattern.js';
+import { split } from '../src/tokenizers/pre-tokenizers.js';
+import { PRE_TYPES } from '../src/tokenizers/pre-types.js';
 import { scratch } from './io-support.js';
 
 interface Row {
@@ -339,4 +342,25 @@ test('at most so many tokens, special ones included', () => {
   assert.deepEqual(tokenizer.encode('a a a a', { pair: 'b', maxLength: 5 }), [0, 1, 1, 0, 2]);
   assert.deepEqual(tokenizer.encode('a a a a', { pair: 'b b b', maxLength: 6 }), [0, 1, 1, 0, 2, 2]);
   assert.throws(() => tokenizer.encode('a', { maxLength: 0 }), ArgumentError);
+});
+
+test("Kimi's words stop where Chinese characters begin, as Hugging Face's library cuts them", () => {
+  const [pattern] = PRE_TYPES.get('kimi-k2')?.patterns ?? [];
+  const text = "Hello中文WORLDword 12345 don't x/\n日本 カナ!";
+  const pieces = split(finder(pattern), 'Isolated')([{ text, first: true }]).map((p) => p.text);
+  assert.deepEqual(pieces, [
+    ...['Hello', '中文', 'WORLDword', ' ', '123', '45', " don't", ' x', '/\n', '日本', ' カナ', '!'],
+  ]);
+});
+
+test("a GGUF file of T5's tokenizer ends texts unless it says otherwise, as llama.cpp does", () => {
+  const of = (more: Readonly<Record<string, unknown>>): Tokenizer => {
+    const keys: Readonly<Record<string, unknown>> = {
+      ...{ model: 't5', tokens: ['<pad>', '</s>', '<unk>', '\u2581a'] },
+      ...{ token_type: Int32Array.of(3, 3, 2, 1), scores: Float32Array.of(0, 0, 0, -1), eos_token_id: 1, ...more },
+    };
+    return tokenizerFromGguf({ get: (key) => keys[key.replace('tokenizer.ggml.', '')] });
+  };
+  assert.deepEqual(of({}).encode('a'), [3, 1]);
+  assert.deepEqual(of({ add_eos_token: false }).encode('a'), [3]);
 });

@@ -166,7 +166,7 @@ function t5(s: Source): Made {
       escape: s.meta.flag('escape_whitespaces', true),
       fixed: fixed.empty ? undefined : fixed,
     }),
-    postProcessor: ends(s, false, false, [undefined, 1]),
+    postProcessor: ends(s, false, true, [undefined, 1]),
     decoder: unspaced(prefix),
   };
 }

@@ -19,12 +19,12 @@ const SPACES = '\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+';
 const words = (numbers: string, spaces = SPACES): string =>
   `${CONTRACTIONS}|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|${numbers}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|${spaces}`;
 /** GPT-4o's words: a change from small to capital letters begins a new one. */
-const cased = (numbers: string, ending: string): string => {
-  const [upper, lower] = ['[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]', '[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]'];
+const cased = (numbers: string, ending: string, but = '', breaks = '[\\r\\n/]*'): string => {
+  const [upper, lower] = [`[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}${but}]`, `[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}${but}]`];
   const lead = '[^\\r\\n\\p{L}\\p{N}]?';
   return (
     `${lead}${upper}*${lower}+${ending}|${lead}${upper}+${lower}*${ending}|${numbers}| ` +
-    `?[^\\s\\p{L}\\p{N}]+[\\r\\n/]*|${SPACES}`
+    `?[^\\s\\p{L}\\p{N}]+${breaks}|${SPACES}`
   );
 };
 const ASCII_MARKS = '[!"#$%&\'()*+,\\-./:;<=>?@\\[\\\\\\]^_`{|}~]';
@@ -105,6 +105,10 @@ export const PRE_TYPES: ReadonlyMap<string, PreType> = new Map([
   ...named({ patterns: [NOT_MARKS, '\\p{N}'] }, 'viking'),
   ...named({ patterns: [cased('\\p{N}', '')], ignoreMerges: true, addBos: true }, 'tekken'),
   ...named(GPT4O, 'gpt-4o', 'llama4', 'kanana2', 'talkie', 'minimax-m2'),
+  ...named(
+    { patterns: [`\\p{Han}+|${cased('\\p{N}{1,3}', `${CONTRACTIONS}?`, '&&[^\\p{Han}]', '[\\r\\n]*')}`] },
+    'kimi-k2',
+  ),
   ...named({ ...GPT4O, ignoreMerges: true }, 'granite-embed-multi-97m'),
   ...named({ patterns: ['\\d{1,3}(?=(?:\\d{3})*\\b)', ...GPT4O.patterns] }, 'tiny_aya', 'cohere2moe'),
   ...named(
