@@ -9,6 +9,7 @@ import { ArgumentError, UnsupportedError } from '../src/base/errors.js';
 import { packageRoot } from '../src/base/paths.js';
 import { builtinModel } from '../src/engine/index.js';
 import { randomStream } from '../src/engine/sampler.js';
+import type { GgufScalar } from '../src/io/gguf-value.js';
 import { findGolden, missingGolden } from '../src/parity/golden.js';
 import {
   ChatTemplates,
@@ -354,8 +355,8 @@ test("Kimi's words stop where Chinese characters begin, as Hugging Face's librar
 });
 
 test("a GGUF file of T5's tokenizer ends texts unless it says otherwise, as llama.cpp does", () => {
-  const of = (more: Readonly<Record<string, unknown>>): Tokenizer => {
-    const keys: Readonly<Record<string, unknown>> = {
+  const of = (more: Readonly<Record<string, boolean>>): Tokenizer => {
+    const keys: Readonly<Record<string, GgufScalar>> = {
       ...{ model: 't5', tokens: ['<pad>', '</s>', '<unk>', '\u2581a'] },
       ...{ token_type: Int32Array.of(3, 3, 2, 1), scores: Float32Array.of(0, 0, 0, -1), eos_token_id: 1, ...more },
     };
