@@ -9,6 +9,7 @@ from transformers import AutoModel, AutoModelForCausalLM, AutoModelForMaskedLM, 
 from transformers import AutoModelForSeq2SeqLM, AutoModelForSequenceClassification, AutoModelForTokenClassification
 from transformers import AutoModelForAudioClassification, AutoModelForCTC, AutoModelForImageTextToText
 from transformers import AutoModelForImageClassification, DeiTForImageClassification, T5EncoderModel
+from transformers import BlipForConditionalGeneration, BlipForImageTextRetrieval
 from transformers import DeiTForImageClassificationWithTeacher
 from transformers import Emu3ForCausalLM, Emu3TextConfig, MllamaForCausalLM
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING
@@ -674,6 +675,32 @@ PICTURES = {AutoModelForImageTextToText: {
 }}
 
 
+READER = dict(vocab_size=80, hidden_size=32, encoder_hidden_size=24, intermediate_size=40, num_hidden_layers=2,
+              num_attention_heads=4, max_position_embeddings=40, bos_token_id=61, pad_token_id=0, eos_token_id=2,
+              sep_token_id=62)
+BLIP = dict(text_config=READER, vision_config=TOWER, projection_dim=16, image_text_hidden_size=12)
+BLIPS = {BlipForConditionalGeneration: {'blip': ('blip', BLIP)}, BlipForImageTextRetrieval: {'blip-b': ('blip', BLIP)}}
+
+
+def blip_answers(model, _, seed):
+    g = torch.Generator().manual_seed(seed)
+    pixels, ids = torch.randn(2, 3, 16, 16, generator=g), torch.randint(4, 60, (2, 6), generator=g)
+    mask = torch.ones_like(ids)
+    mask[1, 4:] = 0
+    found = {'ids': ids, 'pixels': pixels}
+    with torch.no_grad():
+        if hasattr(model, 'itm_head'):
+            given = dict(input_ids=ids, pixel_values=pixels, attention_mask=mask)
+            found |= {'mask': mask, 'logits': model(**given).itm_score,
+                      'cosines': model(**given, use_itm_head=False).itm_score}
+        else:
+            found['logits'] = model(pixel_values=pixels, input_ids=ids).logits
+            found['greedy'] = model.text_decoder.generate(
+                input_ids=ids, encoder_hidden_states=model.vision_model(pixels)[0], max_new_tokens=8, do_sample=False,
+                eos_token_id=None, pad_token_id=0)[:, 6:]
+    return {k: v.numpy().astype(np.float32 if v.is_floating_point() else np.int32) for k, v in found.items()}
+
+
 def picture_answers(model, _, seed):
     g = torch.Generator().manual_seed(seed)
     tokens = 4 if model.config.model_type == 'gemma3' else 16
@@ -823,7 +850,7 @@ def main():
     for make, table in TOKENS.values() if 'tokens' in asked else ():
         run('tokens', table, ENCODER, list(table), make, token_answers)
     for stem, tables, answer in (('vision', VISION, vision_answers), ('sound', SOUND, sound_answers),
-                                 ('pictures', PICTURES, picture_answers)):
+                                 ('pictures', PICTURES, picture_answers), ('pictures', BLIPS, blip_answers)):
         for make, table in tables.items():
             names = [n for n in table if not sys.argv[1:] or stem in asked or f'{stem}:{n}' in asked]
             if names:

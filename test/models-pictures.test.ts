@@ -2,6 +2,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { ArgumentError, UnsupportedError } from '../src/base/errors.js';
+import type { BlipMatcher } from '../src/models/blip.js';
 import type { CausalLM } from '../src/models/decoder.js';
 import { loadModel } from '../src/models/load.js';
 import type { PictureLanguage } from '../src/models/picture-language.js';
@@ -16,7 +17,7 @@ const open = (name: string, more: object = {}): PictureLanguage =>
     { kind: 'image-text-to-text', device: 'cpu' },
   ).model;
 
-for (const name of Object.keys(readers))
+for (const name of Object.keys(readers).filter((n) => n !== 'blip-b'))
   test(`pictures ${name}: the logits and the answers of transformers`, () =>
     scope(() =>
       noGrad(() => {
@@ -38,6 +39,33 @@ for (const name of Object.keys(readers))
         model.dispose();
       }),
     ));
+
+test('pictures blip-b: how well texts fit pictures, as transformers says', () =>
+  scope(() =>
+    noGrad(() => {
+      const folder = familyFolder('blip-b', (f) => f, readers);
+      const { model } = loadModel<BlipMatcher>(folder, { kind: 'image-text-to-text', device: 'cpu' });
+      const of = (key: string): Tensor => answerOf('blip-b', key, 'pictures');
+      const off = (a: Tensor, b: Tensor): number => a.sub(b).abs().max().item() / b.abs().max().item();
+      const [ids, mask, pixels] = [of('ids'), of('mask'), of('pixels')];
+      assert.ok(off(model.forward(ids, pixels, mask), of('logits')) <= 1e-4, 'logits');
+      const cosines = model.embedImage(pixels).matmul(model.embedText(ids, mask).t());
+      assert.ok(off(cosines, of('cosines')) <= 1e-4, 'cosines');
+      model.dispose();
+      const bare = familyFolder(
+        'blip-b',
+        (f) => ({
+          ...f,
+          tensors: Object.fromEntries(Object.entries(f.tensors).filter(([key]) => !key.startsWith('itm_head'))),
+        }),
+        readers,
+      );
+      assert.throws(
+        () => loadModel(bare, { device: 'cpu' }),
+        (e: Error) => e instanceof UnsupportedError && /this is another/.test(e.message),
+      );
+    }),
+  ));
 
 test('pictures that a text does not name, and towers that are not served, are refused by name', () => {
   const [ids, pixels] = [answerOf('llava', 'ids', 'pictures'), answerOf('llava', 'pixels', 'pictures')];

@@ -54,6 +54,31 @@ class GroupedStep extends BatchStep {
   }
 }
 
+export interface WriteOptions {
+  /** The longest answer; default 64 tokens. */
+  readonly maxTokens?: number;
+  /** Tokens that end an answer; default none. */
+  readonly end?: readonly number[];
+}
+/** Rows of tokens from their first ones on; `next` answers what follows the last ones. */
+export function writeRows(
+  first: readonly number[],
+  { maxTokens = 64, end = [] }: WriteOptions,
+  next: (tokens: readonly number[]) => readonly number[],
+): number[][] {
+  const rows = first.map((): number[] => []);
+  const done = first.map(() => false);
+  for (let step = 0, tokens = first; step < maxTokens && done.includes(false); step++) {
+    if (step > 0) tokens = next(tokens);
+    tokens = tokens.map((token, i) => (done[i] ? end[0] : token));
+    tokens.forEach((token, i) => {
+      rows[i].push(token);
+      done[i] ||= end.includes(token);
+    });
+  }
+  return rows;
+}
+
 /** What tells the families apart. */
 interface Reading {
   /** A picture's vectors (b, places, width) of the tower's layers. */
@@ -142,40 +167,21 @@ export class PictureLanguage extends Module {
     return this.text.logits(this.#read(ids, pixels, undefined));
   }
   /** The likeliest tokens behind prompts of one length; a row that has ended goes on with its end token. */
-  answer(
-    ids: Tensor,
-    pixels: Tensor | undefined,
-    options: {
-      /** The longest answer; default 64 tokens. */
-      readonly maxTokens?: number;
-      /** Tokens that end an answer; default none. */
-      readonly end?: readonly number[];
-    } = {},
-  ): number[][] {
-    const { maxTokens = 64, end = [] } = options;
+  answer(ids: Tensor, pixels: Tensor | undefined, options: WriteOptions = {}): number[][] {
     const likeliest = (logits: Tensor): number[] => logits.squeeze(1).argmax(-1).toArray() as number[];
     return noGrad(() => {
       const cache = this.text.newCache(undefined, true);
       try {
-        let next = scope(() => {
+        const first = scope(() => {
           const x = this.#read(ids, pixels, cache);
           return likeliest(this.text.logits(x.narrow(1, x.shape[1] - 1, 1)));
         });
-        const rows = next.map((): number[] => []);
-        const done = rows.map(() => false);
-        for (let step = 0; step < maxTokens && done.includes(false); step++) {
-          if (step > 0) {
-            const last = tensor(Int32Array.from(next), { shape: [next.length, 1], device: ids.device });
-            next = scope(() => likeliest(this.text.forward(last, cache)));
-            last.dispose();
-          }
-          next = next.map((token, i) => (done[i] ? end[0] : token));
-          next.forEach((token, i) => {
-            rows[i].push(token);
-            done[i] ||= end.includes(token);
-          });
-        }
-        return rows;
+        return writeRows(first, options, (tokens) => {
+          const last = tensor(Int32Array.from(tokens), { shape: [tokens.length, 1], device: ids.device });
+          const next = scope(() => likeliest(this.text.forward(last, cache)));
+          last.dispose();
+          return next;
+        });
       } finally {
         cache.dispose();
       }

@@ -4,6 +4,7 @@ import { UnsupportedError } from '../base/errors.js';
 import { BART_FAMILIES } from './bart.js';
 import { BERT_FAMILIES } from './bert.js';
 import { OTHER_BERT_FAMILIES } from './bert-others.js';
+import { BLIP_FAMILIES } from './blip.js';
 import { IMAGE_TEXT_FAMILIES } from './clip.js';
 import { CONV_BERT_FAMILIES } from './conv-bert.js';
 import { DEBERTA_FAMILIES } from './deberta.js';
@@ -44,6 +45,7 @@ export const MODELS: readonly ModelRow[] = [
   ...CONVNEXT_FAMILIES,
   ...IMAGE_TEXT_FAMILIES,
   ...PICTURE_LANGUAGE_FAMILIES,
+  ...BLIP_FAMILIES,
 ];
 
 const namesOf = (row: ModelRow, format: ModelFormat): readonly string[] =>
