@@ -85,12 +85,14 @@ test('a grammar that is late ends alone; the others go on where they were', () =
       write(1);
       await others[1].state.ready();
     }
+    // A second thread has begun, with as much to do: what comes next is the first one's.
+    for (const pattern of ['w', 'x', 'y', 'z']) await worker.open({ kind: 'regex', pattern }, [END]);
     const late = fate(worker.open(endless('one'), [END]));
     const waiting = fate(worker.open({ kind: 'regex', pattern: '[xy]+' }, [END]));
-    write(0); // behind the late one: its mask is to come from the next thread, and the other's is there already
+    write(0); // behind the late one: its mask is to come from the other thread, and the second's is there already
     const before = [...others[1].state.mask];
     await pass(SLOW);
-    await others[0].state.ready(); // the next thread has begun, which takes time of its own
+    for (const { state } of others) await state.ready();
     await pass(PATIENCE - SLOW - 1);
     assert.equal(late.settled, undefined);
     await pass(1);
@@ -202,6 +204,16 @@ test('calls or an answer: either, whole, and several calls where they may be sev
     [{ kind: 'either', of: [DIGITS, { ...calls, separator: '; ' }] }, `${one}; ${one}`, true],
   ] as const)
     assert.equal(await takes(worker, grammar, text), fits, text);
+  await worker.dispose();
+});
+
+test('blanks of JSON are counted, with a schema and without', async () => {
+  const worker = new GrammarWorker(tokenizer, VOCABULARY);
+  for (const grammar of [{ kind: 'json' }, SCHEMA] as const) {
+    assert.equal(await takes(worker, grammar, `{${'\n'.repeat(16)}"name": "x"}`), true);
+    assert.equal(await takes(worker, grammar, `{${'\n'.repeat(40)}"name": "x"}`), false);
+    assert.equal(await takes(worker, grammar, `{"name": "${' '.repeat(40)}"}`), true);
+  }
   await worker.dispose();
 });
 

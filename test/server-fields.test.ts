@@ -149,6 +149,15 @@ describe('optional fields', { skip: noModel }, () => {
     await using knows = await scripted({ ...hello, template }, {}, { toolFormat: 'hermes' });
     assert.equal((await knows.post(CHAT, { messages, tools })).status, 200);
   });
+  test('what the request says itself is no variable of the template', async () => {
+    await using s = await scripted(hello);
+    const ask = { messages: [{ role: 'user', content: 'x' }], chat_template_kwargs: { tools: [], messages: [] } };
+    const response = await s.post(CHAT, ask);
+    const { error } = await response.json();
+    assert.deepEqual([response.status, error.param], [400, 'chat_template_kwargs']);
+    assert.match(error.message, /messages is a field of the request itself/);
+  });
+
   test('two tools of one name are refused', async () => {
     await using s = await scripted(hello);
     const tools = ['a', 'b', 'a'].map((name) => ({ type: 'function', function: { name, parameters } }));

@@ -120,6 +120,12 @@ const NASTY: readonly unknown[] = [
   'constructor',
   'toString',
   128256,
+  Number.MAX_SAFE_INTEGER,
+  '\udc00a\ud83d',
+  '</tool_call>',
+  'a\u2028b\r\n\r\ndata: x',
+  JSON.parse(`${'{"a":['.repeat(28)}1${']}'.repeat(28)}`),
+  { $ref: '#' },
 ];
 
 type Json = unknown;
@@ -160,12 +166,21 @@ const mutation = fc.record({
     'reasoning_effort',
     'tool_choice',
     'previous_response_id',
+    'response_format',
+    'text',
+    'output_config',
+    'tools',
+    'chat_template_kwargs',
+    'continue_final_message',
+    'logit_bias',
+    'n',
   ),
 });
 const request = fc.record({
   base: fc.constantFrom(...RIGHT),
   mutations: fc.array(mutation, { maxLength: 3 }),
-  /** Now and then the text itself is cut or broken. */
+  /** Now and then a key stands twice, or the text itself is cut or broken. */
+  twice: fc.record({ now: fc.nat(19), with: fc.constantFrom(...NASTY) }),
   broken: fc.record({ now: fc.nat(11), at: fc.nat(), byte: fc.nat(255) }),
   type: fc.constantFrom(...Array(20).fill('application/json'), 'text/plain', 'application/json; charset=utf-8', ''),
 });
@@ -188,7 +203,7 @@ export function fuzzedServer(): Promise<Fixture> {
 export async function fuzz(url: string, runs: number, seed: number): Promise<Map<number, number>> {
   const counts = new Map<number, number>();
   await fc.assert(
-    fc.asyncProperty(request, async ({ base: [path, body], mutations, broken, type }) => {
+    fc.asyncProperty(request, async ({ base: [path, body], mutations, twice, broken, type }) => {
       let value: Json = body;
       for (const m of mutations) {
         const all = places(value);
@@ -201,7 +216,10 @@ export async function fuzz(url: string, runs: number, seed: number): Promise<Map
           return m.with;
         });
       }
-      let bytes = Buffer.from(JSON.stringify(value) ?? 'undefined');
+      let text = JSON.stringify(value) ?? 'undefined';
+      const [key] = Object.keys(Object(value));
+      if (twice.now === 0 && key) text = `${text.slice(0, -1)},${JSON.stringify(key)}:${JSON.stringify(twice.with)}}`;
+      let bytes = Buffer.from(text);
       if (broken.now === 0) {
         const at = broken.at % (bytes.length + 1);
         bytes = Buffer.concat([bytes.subarray(0, at), Buffer.from([broken.byte]), bytes.subarray(at + 1)]);
@@ -211,7 +229,7 @@ export async function fuzz(url: string, runs: number, seed: number): Promise<Map
         headers: type ? { 'content-type': type } : {},
         body: bytes,
       });
-      const text = await response.text();
+      text = await response.text();
       counts.set(response.status, (counts.get(response.status) ?? 0) + 1);
       const shown = `${path} ${bytes.toString().slice(0, 500)} gave ${response.status} ${text.slice(0, 300)}`;
       assert.ok([200, 400, 404, 413, 415].includes(response.status), shown);

@@ -90,10 +90,11 @@ const partOf = (g: Grammar): Promise<StructuralTagFormat> => PART[g.kind](g as n
 const compileParts = async (c: GrammarCompiler, g: Grammar): Promise<CompiledGrammar> =>
   c.compileStructuralTag({ type: 'structural_tag', format: await partOf(g) });
 /** Whether blanks between the parts of values are counted. */
-const hasSchema = (g: Grammar): boolean =>
+const hasJson = (g: Grammar): boolean =>
+  g.kind === 'json' ||
   g.kind === 'schema' ||
-  (g.kind === 'either' && g.of.some(hasSchema)) ||
-  (g.kind === 'marked' && g.texts.some(({ content }) => hasSchema(content)));
+  (g.kind === 'either' && g.of.some(hasJson)) ||
+  (g.kind === 'marked' && g.texts.some(({ content }) => hasJson(content)));
 const COMPILE: {
   readonly [K in Grammar['kind']]: (c: GrammarCompiler, g: Grammar & { kind: K }) => Promise<CompiledGrammar>;
 } = {
@@ -144,7 +145,7 @@ async function handle(task: GrammarTask): Promise<void> {
     const compiled = await COMPILE[task.grammar.kind](compiler as GrammarCompiler, task.grammar as never);
     const ends = [...task.ends];
     const matcher = await Matcher.createGrammarMatcher(compiled, ends.length > 0 ? ends : undefined, ends.length === 0);
-    const count = hasSchema(task.grammar) ? new BlankCount() : undefined;
+    const count = hasJson(task.grammar) ? new BlankCount() : undefined;
     const state = { matcher, mask: new Int32Array(task.mask), count };
     states.set(task.open, state);
     for (const token of task.tokens) accept(state, token);

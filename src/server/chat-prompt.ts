@@ -168,6 +168,9 @@ export function promptTokens(text: string, special: boolean, { engine, longestTo
   return engine.tokenizer.encode(text, { special });
 }
 
+/** Variables of templates that other fields of a request say. */
+const SAID_ELSEWHERE = ['messages', 'tools', 'add_generation_prompt', 'continue_final_message'];
+
 function renderChat(body: ChatRequest, chatter: Chatter, place: Place): string {
   const { engine } = chatter;
   if (!engine.chatTemplate)
@@ -176,6 +179,9 @@ function renderChat(body: ChatRequest, chatter: Chatter, place: Place): string {
     });
   const { tools } = body;
   const open = body.continue_final_message ?? false;
+  const taken = SAID_ELSEWHERE.find((name) => Object.hasOwn(body.chat_template_kwargs ?? {}, name));
+  if (taken)
+    throw badRequest(`chat_template_kwargs: ${taken} is a field of the request itself`, 'chat_template_kwargs');
   return engine.chatTemplate.render(templateMessages(body.messages, chatter, place), {
     continueFinalMessage: open,
     addGenerationPrompt: body.add_generation_prompt ?? !open,

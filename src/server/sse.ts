@@ -18,6 +18,7 @@ const MAX_JOINED = 65536;
  * from which on it does, and for how many milliseconds.
  */
 const JOINED = [
+  { from: 385, ms: 80 },
   { from: 193, ms: 40 },
   { from: 65, ms: 20 },
 ] as const;
