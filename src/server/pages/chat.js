@@ -159,6 +159,7 @@ async function answer() {
         break;
       } catch (error) {
         const full = error instanceof ServerError && error.code === 'context_length_exceeded';
+        if (full && left + 2 >= history.length) delete message.note; // the last message does not fit either
         if (!full || left + 2 >= history.length) throw error;
         left += 2;
         message.note = `The ${left} oldest messages no longer fit the model's context and were left out.`;
