@@ -140,6 +140,10 @@ describe('/v1/responses', { skip: noModel }, () => {
       ['reasoning', 'message', 'function_call'],
     );
     assert.equal(body.output[0].content[0].text, 'hm');
+    assert.equal(
+      body.usage.output_tokens_details.reasoning_tokens,
+      s.engine.tokenizer.encode('hm', { special: false }).length,
+    );
     assert.equal(body.output[1].content[0].text, 'Now ');
     assert.equal(body.output[2].arguments, '{"city": "Rome"}');
     const prompt = s.engine.tokenizer.decode(s.engine.requests[0].prompt);

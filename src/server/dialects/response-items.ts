@@ -53,6 +53,8 @@ export class OutputItems {
   #text = '';
   /** All that was said, for those who read nothing else. */
   text = '';
+  /** All that was thought, whose tokens are counted. */
+  reasoning = '';
   constructor(tell: Tell) {
     this.#tell = tell;
   }
@@ -69,6 +71,7 @@ export class OutputItems {
           : [this.#kind, part.arguments.text];
     if (kind !== this.#kind && kind) this.#open(kind);
     if (kind === MESSAGE) this.text += text;
+    else if (kind === REASONING) this.reasoning += text;
     this.#text += text;
     this.#tell(this.#kind?.delta ?? '', { ...this.#place(), delta: text, ...this.#kind?.told });
   }

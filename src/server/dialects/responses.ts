@@ -87,11 +87,11 @@ function toChat(body: ResponsesRequest): ChatRequest & { readonly messages: Plac
   };
 }
 
-const usageOf = (u: Usage): object => ({
+const usageOf = (u: Usage, reasoningTokens: number): object => ({
   input_tokens: u.promptTokens,
   input_tokens_details: { cached_tokens: u.cachedTokens },
   output_tokens: u.tokens,
-  output_tokens_details: { reasoning_tokens: 0 },
+  output_tokens_details: { reasoning_tokens: Math.min(u.tokens, reasoningTokens) },
   total_tokens: u.promptTokens + u.tokens,
 });
 
@@ -148,7 +148,7 @@ export async function responses(c: ServerContext, parts: ServerParts): Promise<R
       status: cut ? 'incomplete' : 'completed',
       incomplete_details: cut ? { reason: 'max_output_tokens' } : null,
       output: items.output,
-      usage: usageOf(await answers.usage),
+      usage: usageOf(await answers.usage, chatter.engine.tokenizer.encode(items.reasoning, { special: false }).length),
     };
     tell(cut ? 'response.incomplete' : 'response.completed', { response });
     return stream ? RESPONSE_ALREADY_SENT : c.json({ ...response, output_text: items.text });
