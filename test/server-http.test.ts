@@ -3,6 +3,7 @@ import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import { connect } from 'node:net';
 import { describe, test } from 'node:test';
+import { ArgumentError } from '../src/base/errors.js';
 import { jsonLog, serve } from '../src/server/index.js';
 import { RateLimiter } from '../src/server/limits.js';
 import { events, noModel, scripted, ScriptedEngine } from './server-support.js';
@@ -138,6 +139,7 @@ describe('the server', { skip: noModel }, () => {
   test('an address open to others needs a key, or to be forced', async () => {
     const engine = new ScriptedEngine(hello);
     await assert.rejects(serve({ engine }, { host: '0.0.0.0', port: 0 }), /open to others, and there is no key/);
+    for (const port of [99999, -1, 1.5]) await assert.rejects(serve({ engine }, { port }), ArgumentError);
     for (const options of [{ keys: ['12345678'] }, { withoutKeys: true }])
       await (await serve({ engine }, { host: '0.0.0.0', port: 0, ...options })).close(0);
     await assert.rejects(serve({ engine }, { keys: ['short'] }), /8 to 512/);

@@ -6,6 +6,7 @@ import { packageVersion } from '../base/paths.js';
 import { readText } from '../io/byte-source.js';
 import type { Group } from '../distributed/index.js';
 import type { EmbeddingModel } from '../models/index.js';
+import { checkedAddress } from '../server/keys.js';
 import { jsonLog, type Log, silentLog } from '../server/log.js';
 import type { ServedModels } from '../server/served.js';
 import { TOOL_FORMATS } from '../server/tools/formats.js';
@@ -95,6 +96,7 @@ export async function run(argv: readonly string[]): Promise<number> {
     return 0;
   }
   const settings = serverSettings(given);
+  checkedAddress(settings);
   const experts = expertsOf('serve', given.experts);
   const wanted = {
     values: engineValues(given),

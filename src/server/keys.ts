@@ -36,6 +36,25 @@ export const isLoopback = (host: string): boolean => {
   return bare === 'localhost' || bare === '::1' || (isIPv4(bare) && bare.startsWith('127.'));
 };
 
+/** Where a server may listen, and under which keys: asked before a model is read for it. */
+export function checkedAddress(given: {
+  readonly host?: string;
+  readonly port?: number;
+  readonly keys?: readonly string[];
+  readonly withoutKeys?: boolean;
+}): { host: string; port: number; keys: Keys } {
+  const { host = '127.0.0.1', port = 8080 } = given;
+  const keys = new Keys(given.keys ?? []);
+  if (!Number.isInteger(port) || port < 0 || port > 65535)
+    throw new ArgumentError(`serve: port ${port} is not a whole number from 0 to 65535`);
+  if (!isLoopback(host) && !keys.required && !given.withoutKeys)
+    throw new ArgumentError(
+      `serve: ${host} is open to others, and there is no key; give one (--api-key-file, WICK_API_KEYS), or say ` +
+        '--without-keys',
+    );
+  return { host, port, keys };
+}
+
 /**
  * A server without keys that listens to this machine alone is called by this machine's names: a page of another site
  * whose name was made to point here is turned away.

@@ -4,7 +4,7 @@ import type { AddressInfo } from 'node:net';
 import { createAdaptorServer } from '@hono/node-server';
 import { ArgumentError } from '../base/errors.js';
 import { createApp } from './app.js';
-import { isLoopback, Keys } from './keys.js';
+import { checkedAddress, isLoopback } from './keys.js';
 import { DEFAULT_LIMITS, type Limits } from './limits.js';
 import { type Log, silentLog } from './log.js';
 import type { ServedModels } from './served.js';
@@ -44,17 +44,11 @@ export interface RunningServer {
  * given, and then a key is needed.
  */
 export async function serve(models: ServedModels, options: ServeOptions = {}): Promise<RunningServer> {
-  const { host = '127.0.0.1', port = 8080, log = silentLog, version = '0' } = options;
-  const keys = new Keys(options.keys ?? []);
-  const local = isLoopback(host);
-  if (!local && !keys.required && !options.withoutKeys)
-    throw new ArgumentError(
-      `serve: ${host} is open to others, and there is no key; give one (--api-key-file, WICK_API_KEYS), or say ` +
-        '--without-keys',
-    );
+  const { log = silentLog, version = '0' } = options;
+  const { host, port, keys } = checkedAddress(options);
   const limits = { ...DEFAULT_LIMITS, ...options.limits };
   const parts = new ServerParts(models, limits, log, version);
-  const app = createApp(parts, { keys, onlyLocalNames: local && !keys.required });
+  const app = createApp(parts, { keys, onlyLocalNames: isLoopback(host) && !keys.required });
   const server = createAdaptorServer({
     fetch: app.fetch,
     // Bodies are read or discarded by our own routes, and the program's Request and Response stay its own.
