@@ -23,6 +23,38 @@ WICK_FN u32 side_by_side(const u32 (&a)[4], const u32 (&b)[4], int j) {
   return j % 2 ? a[j / 2] >> 16 | (b[j / 2] & 0xffff0000u) : (a[j / 2] & 0xffffu) | b[j / 2] << 16;
 }
 
+/** Blocks of a cluster, which are all splits of a key head and read each other's shared memory. */
+constexpr int CLUSTER = 8;
+#ifdef WICK_NVIDIA
+WICK_FN void cluster_arrive() { asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory"); }
+WICK_FN void cluster_wait() { asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory"); }
+/** What lies at p in the shared memory of one of these blocks. */
+WICK_FN u32 cluster_address(const float* p, u32 part) {
+  u32 at;
+  asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(at) : "r"(shared_address(p)), "r"(part));
+  return at;
+}
+WICK_FN float cluster_float(const float* p, u32 part) {
+  float value;
+  asm volatile("ld.shared::cluster.f32 %0, [%1];" : "=f"(value) : "r"(cluster_address(p, part)) : "memory");
+  return value;
+}
+WICK_FN word4 cluster_word(const float* p, u32 part) {
+  word4 v;
+  asm volatile("ld.shared::cluster.v4.u32 {%0,%1,%2,%3}, [%4];"
+               : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
+               : "r"(cluster_address(p, part))
+               : "memory");
+  return v;
+}
+#else
+// Other targets have no clusters; these are never run there.
+WICK_FN void cluster_arrive() {}
+WICK_FN void cluster_wait() {}
+WICK_FN float cluster_float(const float* p, u32) { return *p; }
+WICK_FN word4 cluster_word(const float* p, u32) { return *(const word4*)p; }
+#endif
+
 template <class T, int D, int Waves, bool PAGED> struct NewTokenUnits {
   static constexpr int Threads = 32 * Waves;
   /** Groups of eight keys that a wave has at a time, and keys that a block has. */
@@ -38,6 +70,8 @@ template <class T, int D, int Waves, bool PAGED> struct NewTokenUnits {
     /** The new queries, normed and turned, and the new key. */
     word4 turned[Rows + 1][Lanes];
     u32 before;
+    /** Of each head, the logarithm of what the block's part weighs. */
+    float weighed[Rows];
   };
   /** Of a query or key: 32 numbers after another, of which a lane has eight. */
   using Vector = word4[D / 32];
@@ -347,6 +381,51 @@ template <class T, int D, int Waves, bool PAGED> struct NewTokenUnits {
       if (d == 0) weighed()[part] = best + logg(total) * 1.44269504f;
     });
   }
+  /** Lays the block's part open to its cluster: a thread reads no other numbers of the waves than it writes. */
+  WICK_MEMBER void show_part() const {
+    join(taker + 1, [&](int g, int d, const float(&x)[4], float best, float total) {
+      *(word4*)&memory.outputs[0][g][d] = four_floats(x[0], x[1], x[2], x[3]);
+      if (d == 0) memory.weighed[g] = best + logg(total) * 1.44269504f;
+    });
+  }
+  /** Joins the parts of a cluster and writes the result. */
+  WICK_MEMBER void join_cluster() const {
+    T* const out = (T*)p.out + ((i64)sequence * p.heads + head0) * D;
+    UNROLL(1, 1)
+    for (int t = threadIdx.x; t < count * (D / 4); t += Threads) {
+      const int g = t / (D / 4), d = t % (D / 4) * 4;
+      word4 x[CLUSTER];
+      float weight[CLUSTER], top = Limits<float>::lowest(), sum = 0, added[4] = {};
+#pragma unroll
+      for (int s = 0; s < CLUSTER; s++) {
+        x[s] = cluster_word(&memory.outputs[0][g][d], s < active ? s : 0);
+        weight[s] = cluster_float(&memory.weighed[g], s < active ? s : 0);
+      }
+#pragma unroll
+      for (int s = 0; s < CLUSTER; s++) top = s < active ? fmaxf(top, weight[s]) : top;
+#pragma unroll
+      for (int s = 0; s < CLUSTER; s++) {
+        const float share = s < active ? fast_exp2(weight[s] - top) : 0.0f;
+        u32 bits[4];
+        split_words(x[s], bits);
+        sum += share;
+#pragma unroll
+        for (int e = 0; e < 4; e++) added[e] = fmaf(share, bits_as<float>(bits[e]), added[e]);
+      }
+      const float by = 1 / sum;
+      u32* const to = (u32*)(out + g * D + d);
+      to[0] = pack_pair<T>(added[0] * by, added[1] * by), to[1] = pack_pair<T>(added[2] * by, added[3] * by);
+    }
+  }
+  /** Joins all splits, which are a cluster. */
+  WICK_MEMBER void share_parts() const {
+    show_part();
+    cluster_arrive(), cluster_wait();
+    if (split == 0) join_cluster();
+    // Parts stay until they are read.
+    cluster_arrive();
+    if (split != 0) cluster_wait();
+  }
   /** Whether this block came last, and so finds the parts of all others. */
   WICK_MEMBER bool comes_last() const {
     __syncthreads();
@@ -406,7 +485,8 @@ template <class T, int D, int Waves, bool PAGED> struct NewTokenUnits {
   }
 };
 
-template <class T, int D, int Waves, bool PAGED> WICK_FN void decode_attention_units(const NewToken& p) {
+template <class T, int D, int Waves, bool PAGED, bool Cluster>
+WICK_FN void decode_attention_units(const NewToken& p) {
   using Block = NewTokenUnits<T, D, Waves, PAGED>;
   __shared__ __attribute__((aligned(16))) typename Block::Memory memory;
   const Block block{p, memory};
@@ -455,6 +535,10 @@ template <class T, int D, int Waves, bool PAGED> WICK_FN void decode_attention_u
   block.attend(query, keys, values, rows, so_far, sums);
   block.show(sums, so_far);
   int laid = block.taker + 1;
+  if (Cluster && block.active > 1) {
+    if constexpr (Cluster) block.share_parts();
+    return;
+  }
   if (block.active > 1) {
     block.write_part();
     if (!block.comes_last()) return;

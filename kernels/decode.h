@@ -5,7 +5,11 @@
 /** A kernel of which so many blocks are to fit on a multiprocessor. */
 #ifdef WICK_NVIDIA
 #define KERNEL_BESIDE(threads, blocks) extern "C" __global__ void __launch_bounds__(threads, blocks)
+/** The same, of which so many along x are a cluster. */
+#define KERNEL_CLUSTER(threads, blocks, together) \
+  extern "C" __global__ void __cluster_dims__(together, 1, 1) __launch_bounds__(threads, blocks)
 #else
+#define KERNEL_CLUSTER(threads, blocks, together) KERNEL(threads)
 #define KERNEL_BESIDE(threads, blocks) KERNEL(threads)
 #endif
 

@@ -6,7 +6,7 @@
 // Every launch may begin early: weights are asked for before it is known that the vector is there.
 //   decode_embed_T            grid ceil(n / 256), block 256
 //   decode_store_T            grid ceil(heads * width / 256), block 256
-//   decode_join_T_N           one block of 1024: a norm after a branch, and the residual
+//   decode_join_T_N           one block of 512 or 1024: a norm after a branch, and the residual
 //   decode_product_T_RxU      grid ceil(n / R), block up to 256: a block makes R results, U words of each row under way
 //                             a thread
 //   decode_gate_T_RxU         grid ceil(n / (R/2)): R/2 results, each of two rows
@@ -25,32 +25,33 @@ template <class T> WICK_FN void decode_embed(const T* table, const i32* state, T
   out[i] = factor == 1.0f ? x : from_compute<T>(to_compute(x) * factor);
 }
 
-// out = residual + norm(x), by one block: where a branch has a norm after it. The residual is older than the branch, so
-// that it is read ahead.
+// out = residual + norm(x), by one block: where a branch has a norm after it. The next launch asks for its weights
+// meanwhile.
 template <class T, class N>
 WICK_FN void decode_join(const T* x, const N* norm, float eps, const T* residual, T* out, i32 n) {
   constexpr int P = pack_size<T>;
   __shared__ float parts[DECODE_JOIN / WICK_WAVE];
-  const int from = threadIdx.x * P;
+  const int from = threadIdx.x * P, step = blockDim.x * P;
   const bool in = from < n;
   Words<P * sizeof(N)> by = {};
   if (in) by.load(norm + from);
-  word4 old = load_once_if<true>(in, (const word4*)(residual + from)), fresh = {};
+  hurry_next();
   begin_in_turn();
-  if (in) fresh = *(const word4*)(x + from);
+  word4 old = {}, fresh = {};
+  if (in) fresh = *(const word4*)(x + from), old = *(const word4*)(residual + from);
   float squares = 0, v[P], m[P], r[P];
   unpack_word<T>(fresh, v);
 #pragma unroll
   for (int e = 0; e < P; e++) squares = fmag(v[e], v[e], squares);
   UNROLL(1, 1)
-  for (int c = from + DECODE_JOIN * P; c < n; c += DECODE_JOIN * P) {
+  for (int c = from + step; c < n; c += step) {
     unpack_word<T>(*(const word4*)(x + c), v);
 #pragma unroll
     for (int e = 0; e < P; e++) squares = fmag(v[e], v[e], squares);
   }
   const float factor = rsqrtg(block_sum(squares, parts) / (float)n + eps);
   UNROLL(1, 1)
-  for (int c = from; c < n; c += DECODE_JOIN * P) {
+  for (int c = from; c < n; c += step) {
     if (c != from) {
       by.load(norm + c);
       old = *(const word4*)(residual + c);

@@ -281,8 +281,8 @@ export class FusedStep {
     const { activation } = feature;
     const weight = { weight: w.blocks, type: w.type };
     this.#steps.gate({ x: h, ...weight, out, norm: normed(before), activation, hurry: true });
-    // A product comes next, too, unless there is a norm after the branch.
-    this.#product(down, { x: out, hurry: to.residual !== undefined, ...to });
+    // What comes next, a product or the norm after the branch, reads nothing but weights ahead of its turn.
+    this.#product(down, { x: out, hurry: true, ...to });
   }
   #mixture(m: Mixture, before: Norm | undefined, to: Target): void {
     const { h: x, gated, scores: logits } = this.#v;
@@ -340,8 +340,8 @@ export class FusedStep {
         else this.#attention(mixer as AttentionMixer, beforeMixer, around);
         const { out } = mixer as AttentionMixer | LatentMixer;
         this.#add(block.afterMixer, x, h, (to) => {
-          const gateNext = to.residual !== undefined && !(block.mlp instanceof Mixture);
-          this.#product(out, { x: y, hurry: gateNext, ...to });
+          const routerNext = to.residual !== undefined && block.mlp instanceof Mixture;
+          this.#product(out, { x: y, hurry: !routerNext, ...to });
         });
         const { mlp, beforeMlp } = block;
         this.#add(block.afterMlp, h, x, (to) =>

@@ -194,24 +194,27 @@ export interface Body<P extends Readonly<Record<string, ParamType>> = Readonly<R
   readonly threads: Threads;
   /** Blocks that are to fit on a multiprocessor, which bounds their registers on NVIDIA (decode.h says how). */
   readonly beside?: number;
+  /** Blocks along x that see each other's shared memory; `beside` is given, too. */
+  readonly cluster?: number;
   readonly params: P;
   /** The function with its template arguments; it is given all parameters in order unless `given` says what. */
   readonly call: string;
   readonly given?: string;
 }
-function entryOf(symbol: string, { threads, beside, params, call, given }: Body): Entry {
+function entryOf(symbol: string, { threads, beside, cluster, params, call, given }: Body): Entry {
   const bound = typeof threads === 'number' ? { constant: `${threads}`, threads, byWaves: false } : threads;
   const head = Object.entries(params).map(([name, type]) => {
     const c = typeof type === 'string' ? type : type.name;
     return `${typeof type !== 'string' || c.endsWith('*') ? c : `const ${c}`} ${name}`;
   });
+  const bounds = [bound.constant, beside, cluster].filter((b) => b !== undefined).join(', ');
   return {
     symbol,
     threads: bound.threads,
     byWaves: bound.byWaves ?? false,
     ...layOut(symbol, params),
     text:
-      `KERNEL${beside ? `_BESIDE(${bound.constant}, ${beside})` : `(${bound.constant})`} ${symbol}(${head.join(', ')}) { ` +
+      `KERNEL${cluster ? '_CLUSTER' : beside ? '_BESIDE' : ''}(${bounds}) ${symbol}(${head.join(', ')}) { ` +
       `${call}(${given ?? Object.keys(params).join(', ')}); }`,
   };
 }
