@@ -587,6 +587,7 @@ VISION = {
         'beit-c': ('beit', dict(PLAIN, use_relative_position_bias=True)),
         'beit-d': ('beit', dict(PLAIN, use_shared_relative_position_bias=True, use_absolute_position_embeddings=True,
                                 use_mean_pooling=False, layer_scale_init_value=0.0)),
+        'data2vec-c': ('data2vec-vision', dict(PLAIN, use_relative_position_bias=True)),
         'swin-c': ('swin', {**SWIN, 'qkv_bias': False, 'use_absolute_embeddings': True, 'mlp_ratio': 2.0,
                             'depths': [1, 3]}),
         'resnet-c': ('resnet', dict(STAGES, embedding_size=8, layer_type='basic', hidden_act='silu')),
@@ -628,12 +629,29 @@ SOUND = {
         'wav2vec2': ('wav2vec2', dict(STABLE, adapter_attn_dim=8)),
         'wav2vec2-b': ('wav2vec2', dict(HEARING, num_conv_pos_embeddings=7, hidden_act='relu')),
         'hubert-b': ('hubert', STABLE),
+        'unispeech': ('unispeech', HEARING), 'unispeech-sat': ('unispeech-sat', STABLE),
     },
     AutoModelForAudioClassification: {
         'wav2vec2-c': ('wav2vec2', HEARING),
         'hubert-c': ('hubert', dict(STABLE, use_weighted_layer_sum=True)),
     },
 }
+
+
+PLAIN_AST = dict(hidden_size=32, num_hidden_layers=2, num_attention_heads=4, intermediate_size=40, patch_size=4,
+                 frequency_stride=3, time_stride=2, max_length=20, num_mel_bins=16, num_labels=3)
+SPECTROGRAMS = {
+    AutoModel: {'ast': ('audio-spectrogram-transformer', dict(PLAIN_AST, hidden_act='relu'))},
+    AutoModelForAudioClassification: {'ast-b': ('audio-spectrogram-transformer', dict(PLAIN_AST, qkv_bias=False))},
+}
+
+
+def spectrogram_answers(model, _, seed):
+    frames = torch.randn(2, 20, 16, generator=torch.Generator().manual_seed(seed))
+    with torch.no_grad():
+        out = model(frames)
+    found = {'frames': frames, 'logits': out.logits if 'logits' in out else out.pooler_output}
+    return {k: v.numpy().astype(np.float32) for k, v in found.items()}
 
 
 def sound_answers(model, _, seed):
@@ -850,6 +868,7 @@ def main():
     for make, table in TOKENS.values() if 'tokens' in asked else ():
         run('tokens', table, ENCODER, list(table), make, token_answers)
     for stem, tables, answer in (('vision', VISION, vision_answers), ('sound', SOUND, sound_answers),
+                                 ('sound', SPECTROGRAMS, spectrogram_answers),
                                  ('pictures', PICTURES, picture_answers), ('pictures', BLIPS, blip_answers)):
         for make, table in tables.items():
             names = [n for n in table if not sys.argv[1:] or stem in asked or f'{stem}:{n}' in asked]

@@ -15,6 +15,7 @@ import type { ModelKind, ModelRow } from './model-row.js';
 import { PICTURE_LANGUAGE_FAMILIES } from './picture-language.js';
 import { ROTARY_BERT_FAMILIES } from './rotary-bert.js';
 import type { ModelFormat } from './source.js';
+import { SPECTROGRAM_FAMILIES } from './spectrogram-transformer.js';
 import { T5_FAMILIES } from './t5.js';
 import { T5_GEMMA_FAMILIES } from './t5-gemma.js';
 import { CONVNEXT_FAMILIES } from './convnext.js';
@@ -39,6 +40,7 @@ export const MODELS: readonly ModelRow[] = [
   ...BART_FAMILIES,
   ...WHISPER_FAMILIES,
   ...SOUND_FAMILIES,
+  ...SPECTROGRAM_FAMILIES,
   ...VIT_FAMILIES,
   ...SWIN_FAMILIES,
   ...RESNET_FAMILIES,

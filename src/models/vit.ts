@@ -125,18 +125,20 @@ const DINO: VitKind = {
   pools: 'first and mean',
   stretches: 'cubic',
 };
+const BEIT: VitKind = {
+  prefix: 'beit',
+  tokens: ['cls_token'],
+  names: NAMES,
+  scales: ['lambda_1', 'lambda_2'],
+  bareKeys: true,
+};
 const KINDS: Readonly<Record<string, VitKind>> = {
   vit: { prefix: 'vit', tokens: ['cls_token'], names: NAMES },
   deit: { prefix: 'deit', tokens: ['cls_token', 'distillation_token'], names: NAMES },
   dinov2: DINO,
   dinov2_with_registers: { ...DINO, prefix: 'dinov2_with_registers', stretches: 'smoothed' },
-  beit: {
-    prefix: 'beit',
-    tokens: ['cls_token'],
-    names: NAMES,
-    scales: ['lambda_1', 'lambda_2'],
-    bareKeys: true,
-  },
+  beit: BEIT,
+  'data2vec-vision': { ...BEIT, prefix: 'data2vec_vision' },
 };
 
 interface VitConfig extends TowerConfig, Record<'image' | 'patch', readonly [number, number]> {
@@ -197,7 +199,8 @@ export class Vit extends VisionModel {
     this.distances = c.distances ? this.blocks.map(each) : [];
     const norm = (at: VarBuilder): LayerNorm => layerNorm(c.width, at, { eps: c.eps });
     this.norm = kind.pools === 'mean' ? undefined : norm(vb.pp('layernorm'));
-    this.poolNorm = kind.pools === 'mean' ? norm(vb.pp('pooler.layernorm')) : undefined;
+    const means = kind.pools === 'mean' && vb.has('pooler.layernorm.weight');
+    this.poolNorm = means ? norm(vb.pp('pooler.layernorm')) : undefined;
     this.pooler = vb.has('pooler.dense.weight') ? linear(c.width, c.pooled[0], vb.pp('pooler.dense')) : undefined;
     this.#poolerBend = activation(c.pooled[1]);
     this.classifier = head.classifier;
@@ -262,11 +265,11 @@ function ignoreSegmentation(c: Config): void {
 function vit(c: Config, source: ModelSource): Vit {
   ignoreStages(c);
   const type = c.text('model_type');
-  const beit = type === 'beit';
+  const beit = type === 'beit' || type === 'data2vec-vision';
   if (beit) ignoreSegmentation(c);
   c.ignore('use_mask_token');
   source.ignore(/(^|\.)embeddings\.mask_token$|\.relative_position_index$/);
-  const kind: VitKind = beit && c.flag('use_mean_pooling', true) ? { ...KINDS.beit, pools: 'mean' } : KINDS[type];
+  const kind: VitKind = beit && c.flag('use_mean_pooling', true) ? { ...KINDS[type], pools: 'mean' } : KINDS[type];
   const width = c.count('hidden_size');
   const inside = source.has(`${kind.prefix}.embeddings.cls_token`);
   const gated = c.flag('use_swiglu_ffn', false);

@@ -1,4 +1,4 @@
-// wav2vec 2.0 and HuBERT: convolutions over the samples of a sound, an encoder, and a letter for each moment (CTC) or
+// wav2vec 2.0, HuBERT and UniSpeech: convolutions over the samples of a sound, an encoder, and a letter for each moment (CTC) or
 // classes of the whole.
 import { ArgumentError, UnsupportedError } from '../base/errors.js';
 import { activation } from '../nn/activation.js';
@@ -225,7 +225,7 @@ const TRAINING = `apply_spec_augment mask_feature_length mask_feature_min_masks 
   mask_time_min_masks mask_time_prob codevector_dim contrastive_logits_temperature ctc_loss_reduction ctc_zero_infinity
   diversity_loss_weight feat_proj_dropout feat_quantizer_dropout final_dropout num_codevector_groups
   num_codevectors_per_group num_negatives proj_codevector_dim tdnn_dilation tdnn_dim tdnn_kernel xvector_output_dim
-  feat_extract_dropout adapter_kernel_size adapter_stride num_adapter_layers output_hidden_size mask_channel_length
+  feat_extract_dropout num_ctc_classes replace_prob num_clusters adapter_kernel_size adapter_stride num_adapter_layers output_hidden_size mask_channel_length
   mask_channel_min_space mask_channel_other mask_channel_prob mask_channel_selection mask_time_min_space mask_time_other
   mask_time_selection`.split(/\s+/);
 
@@ -260,7 +260,8 @@ function sound(c: Config, source: ModelSource): SoundEncoder {
     normed: type !== 'hubert' || c.flag('feat_proj_layer_norm', true),
   };
   source.ignore(/(^|\.)masked_spec_embed$|^(quantizer|project_q|project_hid)\./);
-  const inside = source.names.some((n) => n.startsWith(`${type}.`));
+  const prefix = type.replace('-', '_');
+  const inside = source.names.some((n) => n.startsWith(`${prefix}.`));
   const vb = source.builder;
   const product = (name: string): Linear => {
     const [to, from] = source.shapeOf(`${name}.weight`);
@@ -277,6 +278,7 @@ function sound(c: Config, source: ModelSource): SoundEncoder {
       }),
     labels: Object.values((c.get('id2label') ?? {}) as Record<string, string>),
   };
-  return new SoundEncoder(inside ? vb.pp(type) : vb, config, head);
+  return new SoundEncoder(inside ? vb.pp(prefix) : vb, config, head);
 }
-export const SOUND_FAMILIES: readonly ModelRow[] = [{ kind: 'sound', types: ['wav2vec2', 'hubert'], build: sound }];
+const TYPES = ['wav2vec2', 'hubert', 'unispeech', 'unispeech-sat'];
+export const SOUND_FAMILIES: readonly ModelRow[] = [{ kind: 'sound', types: TYPES, build: sound }];
