@@ -502,6 +502,7 @@ RULES = {
     't5-d': dict(min_new_tokens=10, begin_suppress_tokens=[20, 60]),
     'bart': dict(forced_bos_token_id=0, forced_eos_token_id=2, no_repeat_ngram_size=3),
     'marian': dict(bad_words_ids=[[1]], forced_eos_token_id=2),
+    'blenderbot-c': dict(encoder_no_repeat_ngram_size=1),
 }
 SEQ2SEQ = {
     't5-b': ('t5', {**T5, 'feed_forward_proj': 'gated-silu', 'relative_attention_num_buckets': 8}),
@@ -524,6 +525,8 @@ SEQ2SEQ = {
         'encoder_no_repeat_ngram_size': 0}),
     'blenderbot-small': ('blenderbot-small', {**BART, 'pad_token_id': 0, 'decoder_start_token_id': 1,
         'scale_embedding': True}),
+    'blenderbot-c': ('blenderbot', {**BART, 'pad_token_id': 0, 'decoder_start_token_id': 1, 'encoder_layers': 1,
+        'encoder_no_repeat_ngram_size': 0}),
     'plbart': ('plbart', BART),
     'mvp': ('mvp', {**BART, 'scale_embedding': True}),
     'pegasus-b': ('pegasus', {**BART, 'activation_function': 'gelu_new', 'encoder_layers': 2}),

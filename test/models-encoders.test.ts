@@ -317,7 +317,7 @@ for (const [name, { config, rules }] of Object.entries(pairs))
         const about = { start: [greedy[0][0]], maxTokens: greedy[0].length - 1 };
         assert.deepEqual(model.answer(ids, { ...about, end: [] }, mask), greedy);
         const end = config.eos_token_id as number;
-        const ruled = { ...about, end: [end], maxTokens: 14 };
+        const ruled = { ...about, end: [end], maxTokens: 14, read: ids.toArray() as number[][] };
         const chosen = model.answer(ids, { ...ruled, ...answerRules({ ...config, ...rules }, name)(ruled) }, mask);
         const wanted = of('ruled').toArray() as number[][];
         assert.deepEqual(
@@ -344,9 +344,21 @@ test('rules of a choice that are not served are refused by name', () => {
   assert.throws(() => answerRules({ guidance_scale: 3 }, 'model'), /model: guidance_scale is 3/);
   assert.deepEqual(answerRules({ guidance_scale: 1, num_beams: 1 }, 'model')({ start: [0], end: [] }), {});
 });
+test('a rule that looks at what was read is refused where that is not given', () => {
+  const rules = answerRules({ encoder_no_repeat_ngram_size: 3 }, 'model');
+  assert.throws(() => rules({ start: [0], end: [] }), /model: encoder_no_repeat_ngram_size is 3, and the tokens/);
+  assert.ok(rules({ start: [0], end: [], read: [[4]] }).adjust);
+});
 test('fields of generation_config.json that are of another kind are refused', () => {
   const wrong = {
-    ...{ repetition_penalty: '1.2', no_repeat_ngram_size: -1, min_length: 2.5, min_new_tokens: 'all', num_beams: [4] },
+    ...{
+      repetition_penalty: '1.2',
+      no_repeat_ngram_size: -1,
+      encoder_no_repeat_ngram_size: 'few',
+      min_length: 2.5,
+      min_new_tokens: 'all',
+      num_beams: [4],
+    },
     ...{ length_penalty: 'long', early_stopping: 'soon', bad_words_ids: [[]], forced_bos_token_id: '<s>' },
     ...{ forced_eos_token_id: [1, null], suppress_tokens: 'none', begin_suppress_tokens: { a: 1 } },
   };

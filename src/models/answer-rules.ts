@@ -15,6 +15,8 @@ interface Place {
   readonly begin: number;
   readonly longest: number;
   readonly end: readonly number[];
+  /** What was read, padding included. */
+  readonly read: readonly number[];
 }
 /** Changes a row's logits in place. */
 type Rule = (logits: Float32Array, at: Place) => void;
@@ -28,11 +30,11 @@ const alone = (logits: Float32Array, ids: readonly number[]): void => {
   logits.fill(-Infinity);
   for (const id of ids) logits[id] = 0;
 };
-/** Tokens that would repeat a run of n tokens. */
-function repeats(row: readonly number[], n: number): number[] {
+/** Tokens that would repeat a run of n tokens, of the row itself or of another. */
+function repeats(row: readonly number[], n: number, of = row): number[] {
   const last = row.slice(row.length - n + 1);
-  return row.flatMap((_, i) => {
-    const run = row.slice(i, i + n);
+  return of.flatMap((_, i) => {
+    const run = of.slice(i, i + n);
     return run.length === n && last.every((id, k) => run[k] === id) ? [run[n - 1]] : [];
   });
 }
@@ -50,6 +52,12 @@ const RULES: Readonly<Record<string, (value: any, all: Json) => Rule | undefined
       ? undefined
       : (logits, { row }) => {
           if (row.length + 1 >= n) without(logits, repeats(row, n));
+        },
+  encoder_no_repeat_ngram_size: (n: number) =>
+    n === 0
+      ? undefined
+      : (logits, { row, read }) => {
+          if (row.length + 1 >= n) without(logits, repeats(row, n, read));
         },
   bad_words_ids: (words: number[][], all) => {
     const ends = numbers(all.eos_token_id);
@@ -103,7 +111,7 @@ const KINDS: Readonly<Record<string, readonly [what: string, is: Test]>> = {
     (v) => Array.isArray(v) && v.every((w) => w?.length > 0 && areTokens(w)),
   ],
   ...Object.fromEntries(
-    ['no_repeat_ngram_size', 'min_length', 'min_new_tokens', 'num_beams'].map((f) => [
+    ['no_repeat_ngram_size', 'encoder_no_repeat_ngram_size', 'min_length', 'min_new_tokens', 'num_beams'].map((f) => [
       f,
       ['a whole number from 0', isCount] as const,
     ]),
@@ -120,7 +128,6 @@ const UNSERVED: Readonly<Record<string, readonly unknown[]>> = {
   sequence_bias: [],
   guidance_scale: [1],
   encoder_repetition_penalty: [1],
-  encoder_no_repeat_ngram_size: [0],
   exponential_decay_length_penalty: [],
   watermarking_config: [],
   penalty_alpha: [],
@@ -155,7 +162,12 @@ export function answerRules(g: Json, where: string): (o: AnswerOptions) => Parti
     return rule ? [rule] : [];
   });
   if (rules.length === 0) return () => beams;
-  return ({ start, end, maxTokens = 64 }) => {
+  return ({ start, end, read, maxTokens = 64 }) => {
+    if (!read && g.encoder_no_repeat_ngram_size)
+      throw new UnsupportedError(
+        `${where}: encoder_no_repeat_ngram_size is ${g.encoder_no_repeat_ngram_size}, and the tokens that were read are ` +
+          'not given',
+      );
     const place = { begin: start.length, longest: start.length + maxTokens, end };
     return {
       ...beams,
@@ -164,7 +176,9 @@ export function answerRules(g: Json, where: string): (o: AnswerOptions) => Parti
         const all = Float32Array.from(logits.cast('f32').contiguous().dataSync() as Float32Array);
         rows.forEach((row, i) => {
           const own = all.subarray(i * vocabulary, (i + 1) * vocabulary);
-          for (const rule of rules) rule(own, { row, ...place });
+          // Beams of a text stand side by side.
+          const text = read?.[Math.floor((i * read.length) / rows.length)] ?? [];
+          for (const rule of rules) rule(own, { row, ...place, read: text });
         });
         return tensor(all, { shape: [...logits.shape], device: logits.device });
       },

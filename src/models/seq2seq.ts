@@ -20,6 +20,8 @@ export interface AnswerOptions extends Partial<BeamOptions> {
   /** What every answer begins with: the start token, and more where the model is told its task so. */
   readonly start: readonly number[];
   readonly end: readonly number[];
+  /** The tokens that are read, where a rule of the choice looks at them. */
+  readonly read?: readonly (readonly number[])[];
   /** Tokens after the start; default 64. */
   readonly maxTokens?: number;
   /** Is given the logits (b, vocab) before each choice, and answers what to choose from. */

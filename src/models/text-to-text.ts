@@ -59,16 +59,14 @@ export class TextToText {
     const pad = this.tokenizer.roleId('pad') ?? 0;
     const device = this.model.parameters()[0].device;
     const shape = [rows.length, time];
-    const ids = tensor(Int32Array.from(rows.flatMap((r) => [...r, ...Array<number>(time - r.length).fill(pad)])), {
-      shape,
-      device,
-    });
+    const read = rows.map((r) => [...r, ...Array<number>(time - r.length).fill(pad)]);
+    const ids = tensor(Int32Array.from(read.flat()), { shape, device });
     const mask = tensor(
       Float32Array.from(rows.flatMap((r) => Array.from({ length: time }, (_, i) => Number(i < r.length)))),
       { shape, device },
     );
     try {
-      const about = { start: [this.#start], end: this.#end, maxTokens: options.maxTokens ?? 128 };
+      const about = { start: [this.#start], end: this.#end, read, maxTokens: options.maxTokens ?? 128 };
       const answers = this.model.answer(ids, { ...about, ...this.#rules(about), ...options }, mask);
       return answers.map((row) => this.tokenizer.decode(row.slice(1)));
     } finally {
