@@ -377,6 +377,9 @@ const DIFFERENT: Readonly<Record<string, string>> = {
   'DataLoader(sampler=), WeightedRandomSampler':
     '`new DataLoader(dataset, { sampler: (epoch) => numbers })`, `weightedSampler(weights, { count })`, which draws ' +
     'anew in each epoch',
+  'torch.distributions':
+    '`nn.distributions`: Normal, Uniform, Bernoulli (by logits, or `Bernoulli.of(p)`), Categorical, `klDivergence`; ' +
+    'log_prob is `logProb`; others are a few lines of `rand` and logarithms',
   'loss modules':
     '`new CrossEntropyLoss({ labelSmoothing: 0.1 }).forward(logits, target)`: options are one object, and a loss is ' +
     'a module since activations and pools are; the functions behind them are `losses.crossEntropy` and so on',

@@ -19,6 +19,7 @@ export {
 export { flowSummary } from './summary.js';
 export { clipGradNorm, clipGradValue, gradNorm } from './clip.js';
 export { EMA, type EmaOptions } from './ema.js';
+export * as distributions from './distributions.js';
 export * as losses from './losses.js';
 export * from './loss-modules.js';
 export {
