@@ -30,6 +30,14 @@ function divisors(theta: number, half: number, { factor, low, high, original } =
 }
 const LLAMA3 = { factor: 8, low: 1, high: 4, original: 8192 };
 const CASES: Readonly<Record<string, Case>> = {
+  llama: {
+    architecture: 'exaone',
+    rules: SECOND_NORM,
+    keys: {
+      ...{ ...SIZES, block_count: 3, feed_forward_length: 80, 'rope.dimension_count': 12, 'rope.freq_base': 1e4 },
+      'attention.layer_norm_rms_epsilon': 1e-6,
+    },
+  },
   gemma4_text: {
     architecture: 'gemma4',
     rules: [...GEMMA, [/layer_scalar/, 'layer_output_scale.weight']],

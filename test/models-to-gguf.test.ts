@@ -112,6 +112,7 @@ test('files that hold the model of another architecture under their own name are
     ['qwen3', 'qwen3', 'qwen3vl'],
     ['qwen3_moe', 'qwen3moe', 'qwen3vlmoe'],
     ['llama', 'llama', 'internlm2'],
+    ['llama', 'llama', 'xverse'],
     ['granite', 'granite', 'minicpm'],
   ]) {
     const [from, to] = [join(dir, `${plain}.gguf`), join(dir, `${own}.gguf`)];

@@ -139,7 +139,8 @@ const TYPES: Readonly<Record<string, string | Several>> = {
   qwen3vl: { types: [], of: () => 'qwen3_vl_text' },
   qwen3vlmoe: { types: [], of: () => 'qwen3_vl_moe_text' },
   // Read only: the folders that these files are made from bring programs of their own.
-  internlm2: { types: [], of: () => 'llama' },
+  ...{ internlm2: { types: [], of: () => 'llama' }, exaone: { types: [], of: () => 'llama' } },
+  xverse: { types: [], of: () => 'llama' },
   // Read only: what these files say in numbers, folders say in tensors, or by layer.
   apertus: { types: [], of: () => 'apertus' },
   gemma3n: { types: [], of: () => 'gemma3n_text' },

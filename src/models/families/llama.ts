@@ -57,8 +57,8 @@ const llama = family({
   features: llamaFeatures,
   names: LLAMA_NAMES,
   gguf: {
-    architectures: ['llama', 'seed_oss', 'internlm2'],
-    permuted: ['llama', 'internlm2'],
+    architectures: ['llama', 'seed_oss', 'internlm2', 'exaone', 'xverse'],
+    permuted: ['llama', 'internlm2', 'xverse'],
     names: { beforeMlp: ['ffn_norm', 'post_attention_norm'] },
     written: (a) => (a === 'seed_oss' ? { beforeMlp: 'post_attention_norm' } : {}),
   },
