@@ -97,6 +97,7 @@ function mustRead(what: string, most: number, args: readonly string[]): void {
 }
 mustRead('a program of tensors and layers', 8, ['esm.mjs']);
 mustRead('wick generate', 20, ['node_modules/.bin/wick', 'generate', '--device', 'cpu', '--max-tokens', '2', 'Once']);
+mustRead('wick serve --help', 16, ['node_modules/.bin/wick', 'serve', '--help']);
 must('wick --help', 'node', ['node_modules/.bin/wick', '--help']);
 const tsc = join(packageRoot, 'node_modules/typescript/bin/tsc');
 // The server's types name hono's, and these name the browser's.
