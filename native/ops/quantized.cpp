@@ -207,10 +207,10 @@ Shares evenShares(int64_t count, int64_t m, bool quick) {
   }
   return {TILE_ROWS, best};
 }
-// A few are read off at memory's pace, weights in long runs; sixteen of them a thread, so that none waits long for the
-// last one.
+// A few are read off at memory's pace, weights in long runs: with shorter ones, more often new to the memory, they took
+// longer.
 Shares longRuns(int64_t count, int64_t m, int64_t length) {
-  const int64_t pieces = 16 * threadCount(), fair = (count + pieces - 1) / pieces, few = TASK_VALUES / length + 1;
+  const int64_t fair = (count + 4 * threadCount() - 1) / (4 * threadCount()), few = TASK_VALUES / length + 1;
   return {((fair > few ? fair : few) + 1) / 2 * 2, m};
 }
 
