@@ -10,9 +10,15 @@ template <class Wide, class Narrow, int N> WICK_FN Raw<Wide, N> widen(const Narr
 template <class S> WICK_FN Vec<S> load(const S* p) { return Vec<S>::load(p); }
 
 WICK_FN F load(const bfloat* p) {
+#if defined(WICK_ISA_NEON)
+  uint16x4_t bits;
+  __builtin_memcpy(&bits, p, 8);
+  return F((F::R)vshll_n_u16(bits, 16));
+#else
   typedef Vec<uint32_t> U;
   U bits(widen<uint32_t, uint16_t, F::N>(&p->bits));
   return (bits << 16).as<F>();
+#endif
 }
 
 WICK_FN F load(const half* p) {
