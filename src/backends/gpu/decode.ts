@@ -183,10 +183,8 @@ const UNITS = {
   whole: { waves: 8, beside: 1 },
   joined: { waves: 8, beside: 1 },
   paged: { waves: 4, beside: 2 },
-  many: { waves: 4, beside: 3 },
+  many: { waves: 3, beside: 4 },
 } as const;
-/** Rounds of blocks from which on the last one, which has fewer, matters little. */
-const MANY_ROUNDS = 3;
 /**
  * Splits of a cluster, and when it pays: the heads are few and what a split reads is little, for all others would fill
  * more multiprocessors. (An H200, four heads: Gemma 3 4B 466 tokens/s without and 474 with it.)
@@ -412,7 +410,7 @@ export class DecodeSteps {
     const [g, units] = [together(heads, kvHeads), DIMS.find((d) => d === dim)];
     if (units && this.dtype !== 'f32' && hasTiles({ arch }) && warp === 32) {
       const blocks = kvHeads * Math.ceil(heads / kvHeads / unitHeads(dim));
-      const many = dim <= 128 && this.sequences * blocks >= MANY_ROUNDS * UNITS.many.beside * multiprocessors;
+      const many = dim <= 128 && this.sequences * blocks > UNITS.paged.beside * multiprocessors;
       const few = blocks <= JOINED.blocks && Math.min(window, room) * dim <= JOINED.numbers;
       const joins = few && room > JOINED.splits * SPLIT_KEYS && hasClusters(arch);
       const form = paged ? (many ? 'many' : 'paged') : joins ? 'joined' : 'whole';

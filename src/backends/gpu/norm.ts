@@ -134,6 +134,8 @@ export interface NormOptions {
   readonly bias: boolean;
 }
 type Real = (typeof REAL_TYPES)[number];
+/** Rows to a multiprocessor up to which they are few. */
+const FEW_ROWS = 2;
 
 /** Layer or RMS norm of [rows, cols]. Buffers: src, dst, weight, bias (the last two where given). */
 export function normLaunch(
@@ -164,8 +166,12 @@ export function normLaunch(
     const s = rowStream(dtype, rowCount, cols, target);
     if (s) return single(launch(stream, { kind, dtype }, s.grid, s.block, { ...args, eps }, s.shared));
   }
-  const { grid, block } = rowGrid(rowCount, lanes);
-  return single(launch(rows, { kind, width, dtype }, grid, block, { ...args, lanes, eps }));
+  // Of few rows the time is latency: each thread has one vector, and one of weights.
+  const few =
+    !target.arch.startsWith('gfx') && width === 'block_packs4' && rowCount <= FEW_ROWS * target.multiprocessors;
+  const spread = few ? Math.min(ROW_WIDTHS[width].threads, powerAbove(packs)) : lanes;
+  const { grid, block } = rowGrid(rowCount, spread);
+  return single(launch(rows, { kind, width, dtype }, grid, block, { ...args, lanes: spread, eps }));
 }
 
 /** Partial sums of so many chunks to a gradient. */
