@@ -87,9 +87,18 @@ cpSync('node_modules/koffi', join(out, 'node_modules/koffi'), {
 cpSync(fetch(`@koromix/koffi-linux-${arch}`, koffiVersion), join(out, `node_modules/@koromix/koffi-linux-${arch}`), {
   recursive: true,
 });
-// The other run-time dependencies are plain JavaScript.
-const { dependencies } = JSON.parse(readFileSync('package.json', 'utf8')) as { dependencies: Record<string, string> };
-for (const p of Object.keys(dependencies).filter((d) => d !== 'koffi'))
+// The other run-time dependencies, and what those need, are plain JavaScript.
+const needsOf = (folder: string): string[] =>
+  Object.keys(
+    (JSON.parse(readFileSync(join(folder, 'package.json'), 'utf8')) as { dependencies?: Record<string, string> })
+      .dependencies ?? {},
+  );
+const withNeeds = (name: string): string[] => [name, ...needsOf(`node_modules/${name}`).flatMap(withNeeds)];
+for (const p of new Set(
+  needsOf('.')
+    .filter((d) => d !== 'koffi')
+    .flatMap(withNeeds),
+))
   cpSync(`node_modules/${p}`, join(out, 'node_modules', p), {
     recursive: true,
     filter: (f) => !f.endsWith('.map') && !f.endsWith('.d.ts'),

@@ -19,7 +19,7 @@ import { CompileError } from '../base/errors.js';
 import { cudaDriverVersion, cudaVersion } from '../driver/cuda-version.js';
 import { env } from '../base/environment.js';
 import { kernelsDir } from '../base/paths.js';
-import { type Unit } from './source.js';
+import type { Unit } from './source.js';
 import { runsAsIs, servedBy } from './targets.js';
 
 const FORMAT = 'wick-prebuilt-1';
