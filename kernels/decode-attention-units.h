@@ -485,8 +485,7 @@ template <class T, int D, int Waves, bool PAGED> struct NewTokenUnits {
   }
 };
 
-template <class T, int D, int Waves, bool PAGED, bool Cluster>
-WICK_FN void decode_attention_units(const NewToken& p) {
+template <class T, int D, int Waves, bool PAGED, bool Cluster> WICK_FN void decode_attention_units(const NewToken& p) {
   using Block = NewTokenUnits<T, D, Waves, PAGED>;
   __shared__ __attribute__((aligned(16))) typename Block::Memory memory;
   const Block block{p, memory};
