@@ -258,10 +258,12 @@ async function main(): Promise<number> {
   });
   const modules = values.module?.split(',') ?? moduleNames();
   const targets: Target[] = [];
+  const skipped: string[] = [];
   for (const arch of values.arch!.split(',')) {
     const how = runner(arch);
     if (typeof how === 'string') {
       console.log(`skipped ${arch}: ${how}`);
+      skipped.push(arch);
       continue;
     }
     const target = new Target(arch, modules, values.sample!);
@@ -289,11 +291,16 @@ async function main(): Promise<number> {
       );
     }
   }
+  if (targets.length === 0) {
+    console.log('nothing was compiled');
+    return 0;
+  }
   report(targets, modules);
   const problems = targets.flatMap((t) =>
     Object.entries(t.record).flatMap(([module, m]) => m.problems.map((p) => `${t.arch} ${module} ${p}`)),
   );
-  console.log(problems.length === 0 ? 'no problems' : `${problems.length} problems`);
+  const count = problems.length === 0 ? 'no problems' : `${problems.length} problems`;
+  console.log(`${count}${skipped.length === 0 ? '' : `; ${skipped.join(', ')} skipped`}`);
   for (const p of problems.slice(0, 60)) console.log(`  ${p}`);
   return problems.length === 0 ? 0 : 1;
 }
