@@ -63,7 +63,7 @@ DSA = dict(**LATENT, v_head_dim=16, n_routed_experts=6, num_experts_per_tok=2, m
 # Types without attention, or with a list of layers instead of their number.
 UNASKED = {**{kind: ('num_attention_heads', 'num_key_value_heads', 'intermediate_size', 'max_position_embeddings')
               for kind in ('mamba', 'mamba2', 'falcon_mamba')}, 'nemotron_h': ('num_hidden_layers',),
-           'gpt_neo': ('num_key_value_heads',),
+           'gpt_neo': ('num_key_value_heads',), 'gpt2': ('intermediate_size', 'num_key_value_heads'),
            **{kind: ('hidden_size', 'num_hidden_layers', 'num_attention_heads', 'intermediate_size')
               for kind in ('bart', 'mbart')},
            'bloom': ('num_hidden_layers', 'num_attention_heads', 'num_key_value_heads', 'intermediate_size',
@@ -399,6 +399,13 @@ CLASSIFIERS = {
     'mbart': ('mbart', dict(num_labels=2, pad_token_id=1, eos_token_id=2, d_model=32, encoder_layers=1,
                             decoder_layers=1, encoder_attention_heads=4, decoder_attention_heads=2, encoder_ffn_dim=40,
                             decoder_ffn_dim=24, forced_eos_token_id=None)),
+    # Decoders, whose heads read the last token.
+    'llama': ('llama', dict(num_labels=3, num_key_value_heads=2)),
+    'qwen3': ('qwen3', dict(num_labels=1, num_key_value_heads=2, head_dim=16)),
+    'gemma2': ('gemma2', dict(num_labels=2, num_key_value_heads=2, head_dim=16, sliding_window=7)),
+    'gpt2': ('gpt2', dict(num_labels=2)),
+    'opt': ('opt', dict(num_labels=2, ffn_dim=64, word_embed_proj_dim=20)),
+    'ctrl': ('ctrl', dict(n_embd=48, n_layer=2, n_head=4, dff=64, n_positions=64, num_labels=3)),
 }
 # Heads for tokens: words behind masks, classes, spans.
 SHORT = dict(num_hidden_layers=1)
@@ -431,6 +438,8 @@ TOKENS = {
         'bert-c': ('bert', {**SHORT, 'num_labels': 3}),
         'modernbert-c': ('modernbert', {**SHORT, 'num_labels': 4}),
         'distilbert-c': ('distilbert', dict(dim=48, n_layers=1, n_heads=4, hidden_dim=64, num_labels=2)),
+        'qwen2-c': ('qwen2', {**SHORT, 'num_key_value_heads': 2, 'num_labels': 3}),
+        'gpt2-c': ('gpt2', {**SHORT, 'num_labels': 2}),
     }),
     'spans': (AutoModelForQuestionAnswering, {
         'roberta-q': ('roberta', COUNTED),
@@ -868,8 +877,10 @@ def main():
     sorting = [n for n in CLASSIFIERS if 'classifiers' in asked or f'classifier:{n}' in asked]
     if sorting:
         run('classifiers', CLASSIFIERS, ENCODER, sorting, AutoModelForSequenceClassification, classifier_answers)
-    for make, table in TOKENS.values() if 'tokens' in asked else ():
-        run('tokens', table, ENCODER, list(table), make, token_answers)
+    for make, table in TOKENS.values():
+        named = [n for n in table if 'tokens' in asked or f'token:{n}' in asked]
+        if named:
+            run('tokens', table, ENCODER, named, make, token_answers)
     for stem, tables, answer in (('vision', VISION, vision_answers), ('sound', SOUND, sound_answers),
                                  ('sound', SPECTROGRAMS, spectrogram_answers),
                                  ('pictures', PICTURES, picture_answers), ('pictures', BLIPS, blip_answers)):

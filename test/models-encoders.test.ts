@@ -9,7 +9,7 @@ import { loadTensors, saveTensors } from '../src/io/index.js';
 import { answerRules } from '../src/models/answer-rules.js';
 import type { ImageText } from '../src/models/clip.js';
 import { architecturesOf, Config } from '../src/models/config.js';
-import type { TextEncoder } from '../src/models/encoder.js';
+import type { EncoderInput, TextEncoder } from '../src/models/encoder.js';
 import { loadModel } from '../src/models/load.js';
 import type { Seq2Seq } from '../src/models/seq2seq.js';
 import { distanceBucket } from '../src/models/t5.js';
@@ -20,7 +20,7 @@ import type { Vit } from '../src/models/vit.js';
 import { Module } from '../src/nn/module.js';
 import { findGolden, missingGolden } from '../src/parity/golden.js';
 import { noGrad } from '../src/tensor/autograd.js';
-import { zeros } from '../src/tensor/create.js';
+import { tensor, zeros } from '../src/tensor/create.js';
 import type { Device } from '../src/tensor/device.js';
 import { scope } from '../src/tensor/scope.js';
 import type { Tensor } from '../src/tensor/tensor.js';
@@ -168,6 +168,38 @@ test('EuroBERT that looks one way, GTE with other positions and Gemma that looks
     );
   }
 });
+test('heads that a family has no use for are refused by the name of their class', () => {
+  const refused = [
+    ...[['t5-b', 'T5ForTokenClassification'] as const, ['t5-b', 'T5ForSequenceClassification'] as const],
+    ...[['t5gemma', 'T5GemmaForSequenceClassification'] as const, ['bart', 'BartForQuestionAnswering'] as const],
+    ['llama', 'LlamaForQuestionAnswering'] as const,
+  ];
+  for (const [name, architecture] of refused) {
+    const of = name === 'llama' ? classifiers : pairs;
+    const dir = familyFolder(name, (f) => ({ ...f, config: { ...f.config, architectures: [architecture] } }), of);
+    assert.throws(
+      () => loadModel(dir, { device: 'cpu' }),
+      (e: Error) => e instanceof UnsupportedError && e.message.includes(`architectures names ${architecture}`),
+    );
+  }
+  const scored = familyFolder('llama', (f) => f, classifiers);
+  assert.throws(() => loadModel(scored, { device: 'cpu', kind: 'decoder' }), /kind encoder, not decoder/);
+});
+test('the head of a decoder reads the last token that is no padding, by its number or by the mask', () =>
+  scope(() =>
+    noGrad(() => {
+      const model = classifierOf('llama');
+      const ids = answerOf('llama', 'input_ids', 'classifiers').narrow(0, 1, 1);
+      const of = (input: EncoderInput): readonly number[] =>
+        (model.forward(input).logits as Tensor).flatten().toArray() as number[];
+      const mask = tensor([Array.from({ length: 24 }, (_, i) => Number(i < 9))], { device: 'cpu' });
+      const [by, short, masked] = [of({ ids }), of({ ids: ids.narrow(1, 0, 17) }), of({ ids, mask })];
+      const near = (a: readonly number[], b: readonly number[]): boolean =>
+        a.every((x, i) => Math.abs(x - b[i]) < 1e-4);
+      assert.ok(near(by, short) && near(masked, of({ ids: ids.narrow(1, 0, 9) })) && !near(by, masked));
+      model.dispose();
+    }),
+  ));
 test('texts that BigBird would see in parts, and heads of other rules, are refused by name', () => {
   const open = (name: string, more: object): TextEncoder =>
     loadModel<TextEncoder>(

@@ -11,7 +11,7 @@ import { keep, scope } from '../tensor/scope.js';
 import type { Tensor } from '../tensor/tensor.js';
 import { type BartClassifier, bartClassifier } from './bart-classifier.js';
 import type { Config } from './config.js';
-import { classifies } from './encoder.js';
+import { classifies, refuseHeads } from './encoder.js';
 import type { ModelKind, ModelRow } from './model-row.js';
 import {
   type AttendOptions,
@@ -301,6 +301,7 @@ function longReading(c: Config, source: ModelSource): Partial<StackConfig> {
 }
 
 function bart(c: Config, source: ModelSource): Bart | BartClassifier {
+  refuseHeads(c, 'QuestionAnswering', 'TokenClassification');
   const kind = KINDS[c.text('model_type')];
   c.only('is_decoder', false);
   // Old files spell out what their type stands for.

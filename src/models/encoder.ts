@@ -63,6 +63,8 @@ export interface ClassifierNames {
   readonly dense?: readonly [name: string, activation: string];
   /** The product before it has no bias. */
   readonly bare?: boolean;
+  /** The last product has no bias. */
+  readonly plain?: boolean;
   /** A norm behind the activation. */
   readonly norm?: { readonly name: string; readonly eps: number; readonly useBias: boolean };
   /** The mean of all tokens' vectors is read, not the first; 'late': of what the head makes of each. */
@@ -84,12 +86,12 @@ export class ClassifierHead extends Module {
   constructor(c: Config, source: ModelSource, width: number, names: ClassifierNames) {
     super();
     const [count] = source.shapeOf(`${names.out}.weight`);
-    const { dense, norm, bare = false, mean = false } = names;
+    const { dense, norm, bare = false, plain = false, mean = false } = names;
     this.#mean = mean;
     this.dense = dense && linear(width, width, source.builder.pp(dense[0]), { bias: !bare });
     this.norm = norm && layerNorm(width, source.builder.pp(norm.name), { eps: norm.eps, useBias: norm.useBias });
     this.#bend = activation(names.dense?.[1] ?? 'identity');
-    this.out = linear(width, count, source.builder.pp(names.out));
+    this.out = linear(width, count, source.builder.pp(names.out), { bias: !plain });
     const given = (c.get('id2label') ?? {}) as Record<string, string>;
     this.labels = Array.from({ length: count }, (_, i) => given[i] ?? `LABEL_${i}`);
     this.several = c.get('problem_type') === 'multi_label_classification';
@@ -126,6 +128,16 @@ function scoreKind(name: unknown, where: string): boolean {
 /** Only files of a model that classifies whole texts: a head of the same name may stand for tokens. */
 export const classifies = (c: Config): boolean =>
   architecturesOf(c).some((a) => a.endsWith('ForSequenceClassification'));
+
+/** Files of a model that classifies tokens. */
+export const classifiesTokens = (c: Config): boolean =>
+  architecturesOf(c).some((a) => a.endsWith('ForTokenClassification'));
+/** Refuses files that are named after a head which their family has here no use for. */
+export function refuseHeads(c: Config, ...tasks: readonly string[]): void {
+  const named = architecturesOf(c).find((a) => tasks.some((task) => a.endsWith(`For${task}`)));
+  if (named !== undefined)
+    throw new UnsupportedError(`${c.where}: architectures names ${named}, a head that is not served for this family`);
+}
 
 /** Heads that files of an encoder may carry for tasks other than encoding. */
 export const TASK_HEADS =

@@ -55,9 +55,9 @@ export function loadModel<M extends Module = Module>(path: string, options: Load
       throw new UnsupportedError(
         `${path}: is of type ${JSON.stringify(type)}; this class is for ${options.types.join(', ')}`,
       );
-    if (Math.max(options.shard?.size ?? 1, options.stages?.size ?? 1) > 1 && row.kind !== 'decoder')
+    if (Math.max(options.shard?.size ?? 1, options.stages?.size ?? 1) > 1 && kind !== 'decoder')
       throw new UnsupportedError(
-        `${path}: is of type ${type}, a model of kind ${row.kind}; only decoders can be shared out among ranks`,
+        `${path}: is of type ${type}, a model of kind ${kind}; only decoders can be shared out among ranks`,
       );
     const model = noGrad(() => row.build(config, source, options)).eval();
     if (source.format === 'huggingface') config.refuseUnread();

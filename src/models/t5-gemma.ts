@@ -7,6 +7,7 @@ import type { VarBuilder } from '../nn/var-builder.js';
 import { keep, scope } from '../tensor/scope.js';
 import type { Tensor } from '../tensor/tensor.js';
 import type { Config } from './config.js';
+import { refuseHeads } from './encoder.js';
 import type { ModelRow } from './model-row.js';
 import { GatedFeedForward, keysMask, MultiHead } from './parts.js';
 import { readRope, type RopeFeature, type RopeTable, ropeTable } from './rope.js';
@@ -190,6 +191,7 @@ function side(c: Config, read: number | undefined): SideConfig {
 }
 
 function t5Gemma(c: Config, source: ModelSource): T5Gemma {
+  refuseHeads(c, 'TokenClassification', 'SequenceClassification');
   c.ignore('classifier_dropout_rate');
   const [e, d] = [c.inner('encoder'), c.inner('decoder')];
   if (!e || !d) throw new FormatError(`${c.where}: encoder and decoder must both be given`);

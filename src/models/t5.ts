@@ -7,7 +7,7 @@ import type { VarBuilder } from '../nn/var-builder.js';
 import { tensor } from '../tensor/create.js';
 import type { Tensor } from '../tensor/tensor.js';
 import type { Config } from './config.js';
-import { type EncoderInput, type EncoderOutput, TextEncoder } from './encoder.js';
+import { type EncoderInput, type EncoderOutput, refuseHeads, TextEncoder } from './encoder.js';
 import type { ModelOptions, ModelRow } from './model-row.js';
 import { FeedForward, GatedFeedForward, type MultiHead, multiHead } from './parts.js';
 import { Seq2Seq, type Seq2SeqState } from './seq2seq.js';
@@ -282,6 +282,7 @@ function surroundingsOf(c: Config): T5Config['surroundings'] {
 }
 
 function t5(c: Config, source: ModelSource, { encodes = false }: ModelOptions): T5 | T5Encoder {
+  refuseHeads(c, 'QuestionAnswering', 'TokenClassification', 'SequenceClassification');
   c.only('is_decoder', false);
   c.only('add_cross_attention', false);
   c.ignore('n_positions', 'output_past', 'task_specific_params', 'decoder_start_token_id');

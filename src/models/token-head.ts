@@ -54,8 +54,8 @@ export interface TokenHeadStyle {
   readonly eps: number;
   /** Between the first product and its norm. */
   readonly activation: string;
-  /** The words' table, which the last product is where it is not stored. */
-  readonly words: Tensor;
+  /** The words' table, which the last product of a head for words is where it is not stored. */
+  readonly words?: Tensor;
   /** Further columns of the last product of a head for words. */
   readonly columns?: Tensor;
   /** The head for words is one product and nothing else. */
@@ -90,10 +90,11 @@ export class TokenHead extends Module {
     }
     const weight = `${places.out}.weight`;
     const stored = source.has(weight);
-    const fits = stored && source.shapeOf(weight)[1] === words.shape[1];
-    const read = stored ? source.builder.get([...source.shapeOf(weight)], weight) : words;
+    const fits = stored && source.shapeOf(weight)[1] === words?.shape[1];
+    const read = stored || !words ? source.builder.get([...source.shapeOf(weight)], weight) : words;
     const asked = task === 'words' && (!stored || (fits && c.get('tie_word_embeddings') === true));
-    const tied = asked && (read === words || (sameShape(read.shape, words.shape) && read.eq(words).all().item() === 1));
+    const same = (w: Tensor): boolean => sameShape(read.shape, w.shape) && read.eq(w).all().item() === 1;
+    const tied = asked && words !== undefined && (read === words || same(words));
     const own = tied ? words : read;
     if (tied && read !== words) read.dispose();
     // Where words are not the embedding's own, neither is the bias the one beside the product.
@@ -110,6 +111,12 @@ export class TokenHead extends Module {
     const x = this.dense && this.norm ? this.norm.forward(this.#bend(this.dense.forward(hidden))) : hidden;
     return this.out.forward(x);
   }
+}
+
+/** The head for classes of tokens on a decoder. */
+export function classesHead(c: Config, source: ModelSource): TokenHead {
+  const out = source.has('classifier.weight') ? 'classifier' : 'score';
+  return new TokenHead(c, source, 'classes', { out }, { eps: 0, activation: 'identity' });
 }
 
 /** The head for tokens that the files say they have, where they have it. */

@@ -1,12 +1,14 @@
 // A family of the decoder: features from a config, names of its tensors, and what a GGUF file of it says otherwise.
 import { CausalLM } from '../decoder.js';
+import { type DecoderEncoder, decoderWithHead } from '../decoder-encoder.js';
+import { classifies, classifiesTokens, refuseHeads } from '../encoder.js';
 import { defaultsOf } from './defaults.js';
 import type { Config } from '../config.js';
 import { Config as ConfigReader, type Json } from '../config.js';
 import type { VarBuilder } from '../../nn/var-builder.js';
 import { type Features, keyed, keyKeeper } from '../features.js';
 import { endTokens } from '../generation-config.js';
-import type { GgufForm, ModelOptions, ModelRow } from '../model-row.js';
+import type { GgufForm, ModelKind, ModelOptions, ModelRow } from '../model-row.js';
 import type { ModelSource } from '../source.js';
 import { Shard } from '../shard.js';
 import { MODEL_ROLES, type Names, type Place, placesOf, type Where, Weights } from '../weights.js';
@@ -83,9 +85,11 @@ const layerTensors = (name: string, i: number): RegExp =>
   new RegExp(`^${name.replace(/[.*+?^$()|[\]\\]/g, '\\$&').replace('{i}', String(i))}\\.`);
 /** Of a model that makes vectors a head may be missing: then the embedding stands for it, and nobody asks. */
 function headless(features: Features, names: Names, source: ModelSource): Features {
-  const stored = placesOf(names.head as Where).some(({ name }) => source.has(`${name}.weight`));
-  if (features.tied || stored) return features;
-  return { ...features, tied: true, biases: features.biases.filter((role) => role !== 'head') };
+  const stored = (kind: string): boolean =>
+    placesOf(names.head as Where).some(({ name }) => source.has(`${name}.${kind}`));
+  if (stored('weight')) return features;
+  const biases = stored('bias') ? features.biases : features.biases.filter((role) => role !== 'head');
+  return { ...features, tied: true, biases };
 }
 /** The model itself, or this rank's share of it. */
 function decoder(whole: Features, names: Names, source: ModelSource, options: ModelOptions): CausalLM {
@@ -127,6 +131,7 @@ function described(row: FamilyRow, config: Config, source: ModelSource): { featu
     ? textConfig(config, wrapped.unsaid ?? `${String(config.json.model_type)}_text`)
     : new ConfigReader(config.json, config.where, '', defaultsOf(config.json.model_type));
   config.ignore(...Object.keys(config.json)); // the reader with defaults answers for them
+  if (headed(config)) c.ignore('sentence_transformers', 'sbert_ce_default_activation_function');
   const own = row.features(c);
   const features: Features = { ...own, eosTokenIds: endTokens(source.path) ?? own.eosTokenIds };
   c.refuseUnread();
@@ -149,11 +154,22 @@ const fileNames = (gguf: GgufRow, own: FamilyRow): GgufRow => ({
   },
 });
 
-export function family(row: FamilyRow): ModelRow<CausalLM> {
+/** A model that continues texts, or one that sorts them. */
+type Built = CausalLM | DecoderEncoder;
+const headed = (c: Config): boolean => classifies(c) || classifiesTokens(c);
+const kindOf = (c: Config): ModelKind => (headed(c) ? 'encoder' : 'decoder');
+function fromFolder(row: FamilyRow, config: Config, source: ModelSource, options: ModelOptions): Built {
+  refuseHeads(config, 'QuestionAnswering', 'MultipleChoice');
+  const { features, names } = described(row, config, source);
+  if (!headed(config)) return decoder(features, names, source, options);
+  return decoderWithHead(config, source, decoder(features, names, source, { ...options, encodes: true }));
+}
+
+export function family(row: FamilyRow): ModelRow<Built> {
   for (const type of row.types) BY_TYPE.set(type, row);
   for (const a of row.gguf?.architectures ?? [])
     for (const type of ggufTypes(a)) BY_WRITTEN.set(type, { architecture: a, gguf: row.gguf as GgufRow });
-  const build = (config: Config, source: ModelSource, options: ModelOptions): CausalLM => {
+  const build = (config: Config, source: ModelSource, options: ModelOptions): Built => {
     if (source.format === 'gguf') {
       const metadata = new Metadata(source);
       const own = typeRow(metadata);
@@ -169,11 +185,11 @@ export function family(row: FamilyRow): ModelRow<CausalLM> {
       if (borrow.length > 0) source.ignore(new RegExp(`^blk\\.(${borrow.join('|')})\\.attn_(k|v|k_norm)\\.`));
       return decoder(features, ggufNames(fileNames(gguf, own), features), source, options);
     }
-    const { features, names } = described(row, config, source);
-    return decoder(features, names, source, options);
+    return fromFolder(row, config, source, options);
   };
   return {
     kind: 'decoder',
+    kindOf,
     types: [...row.types, ...(row.wrappers?.types ?? [])],
     ...(row.gguf && { architectures: row.gguf.architectures }),
     build,
@@ -196,7 +212,7 @@ function formOf(row: FamilyRow, config: Config, source: ModelSource): GgufForm {
 }
 
 /** The text part of models whose config names the family of their text; what belongs to images has no effect on it. */
-export function reader(wrapper: Wrapper & { readonly unsaid: string }): ModelRow<CausalLM> {
+export function reader(wrapper: Wrapper & { readonly unsaid: string }): ModelRow<Built> {
   const rowOf = ({ json, where }: Config): FamilyRow => {
     const type = (json.text_config as Json | undefined)?.model_type ?? wrapper.unsaid;
     const own = BY_TYPE.get(type);
@@ -210,11 +226,9 @@ export function reader(wrapper: Wrapper & { readonly unsaid: string }): ModelRow
   };
   return {
     kind: 'decoder',
+    kindOf,
     types: wrapper.types,
-    build: (config, source, options) => {
-      const { features, names } = described(rowOf(config), config, source);
-      return decoder(features, names, source, options);
-    },
+    build: (config, source, options) => fromFolder(rowOf(config), config, source, options),
     toGguf: (config, source) => formOf(rowOf(config), config, source),
   };
 }
