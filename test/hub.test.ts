@@ -20,6 +20,8 @@ const FILES: Record<string, Buffer> = {
   'sub/tokenizer.json': Buffer.from('{}'),
   'empty.txt': Buffer.alloc(0),
   'pytorch_model.bin': Buffer.from('of another program'),
+  // A part in a folder of its own, which has no other weights.
+  '2_Dense/pytorch_model.bin': Buffer.from('a part of this model'),
   'a-00001-of-00002.gguf': Buffer.from('one'),
   'a-00002-of-00002.gguf': Buffer.from('two'),
 };
@@ -88,7 +90,7 @@ async function withHub(b: Behaviour, run: (asked: Asked[], cache: string) => Pro
 }
 const contents = (dir: string): void => {
   for (const [name, body] of Object.entries(FILES))
-    if (!/\.(bin|gguf)$/.test(name)) assert.deepEqual(readFileSync(join(dir, name)), body, name);
+    if (!/^pytorch_model\.bin$|\.gguf$/.test(name)) assert.deepEqual(readFileSync(join(dir, name)), body, name);
 };
 
 test('a model is fetched into the layout of the Hugging Face cache, and once only', () =>

@@ -1,7 +1,7 @@
 // How models come into memory: tensors straight from their file to the device, each read once, and a GGUF file of the
 // same tensors under llama.cpp's names.
 import assert from 'node:assert/strict';
-import { cpSync, readFileSync, writeFileSync } from 'node:fs';
+import { cpSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { test } from 'node:test';
 import { FormatError } from '../src/base/errors.js';
@@ -9,7 +9,7 @@ import { ggmlType } from '../src/base/blocks/types.js';
 import type { GgufValue } from '../src/io/gguf-value.js';
 import { writeGguf } from '../src/io/gguf-write.js';
 import { builtinModel, LanguageModel } from '../src/engine/index.js';
-import { loadTensors, saveTensors } from '../src/io/index.js';
+import { loadTensors, saveTensors, writeTorch } from '../src/io/index.js';
 import { SafeTensors } from '../src/io/safetensors.js';
 import { type CausalLM, loadModel } from '../src/models/index.js';
 import { MODEL_TOLERANCE, relativeError } from '../src/parity/model-checks.js';
@@ -299,3 +299,43 @@ test('counts beyond any model are refused by their name before lists are made of
   writeFileSync(join(dir, 'config.json'), JSON.stringify(long));
   loadModel(dir, { device: 'cpu' }).model.dispose();
 });
+
+for (const parts of [1, 3])
+  test(`a folder of PyTorch's files, ${parts === 1 ? 'one' : 'several'}, is the model that its safetensors are`, () => {
+    const dir = join(scratch(), 'torch');
+    cpSync(builtinModel, dir, { recursive: true });
+    const ids = tensor(Int32Array.of(5, 60, 7, 33), { shape: [1, 4], device: 'cpu' });
+    const answer = (): unknown => {
+      const { model } = loadModel<CausalLM>(dir, { device: 'cpu' });
+      const out = scope(() => noGrad(() => model.forward(ids)).toArray());
+      model.dispose();
+      return out;
+    };
+    const want = answer();
+    const stored = SafeTensors.open(dir);
+    const shards = Array.from({ length: parts }, (_, i) => stored.names.filter((_, k) => k % parts === i));
+    const file = (i: number): string => (parts === 1 ? 'pytorch_model.bin' : `pytorch_model-0000${i}-of-00003.bin`);
+    shards.forEach((names, i) =>
+      writeTorch(
+        join(dir, file(i)),
+        names.map((name) => stored.record(name)),
+      ),
+    );
+    stored.close();
+    for (const name of readdirSync(dir)) if (name.includes('safetensors')) rmSync(join(dir, name));
+    const index = (map: [string, string][]): void =>
+      writeFileSync(join(dir, 'pytorch_model.bin.index.json'), JSON.stringify({ weight_map: Object.fromEntries(map) }));
+    const map = shards.flatMap((names, i) => names.map((name): [string, string] => [name, file(i)]));
+    if (parts > 1) index(map);
+    assert.deepEqual(answer(), want);
+    const refused = (message: RegExp): void =>
+      assert.throws(answer, (e: unknown) => e instanceof FormatError && message.test(e.message));
+    if (parts > 1) {
+      index([...map, ['more', file(0)]]);
+      refused(/weight_map: tensor "more" is not in pytorch_model-00000-of-00003\.bin/);
+      index([...map, ['more', '../elsewhere.bin']]);
+      refused(/"more" names "\.\.\/elsewhere\.bin", which is no \*\.bin file beside it/);
+    }
+    for (const name of readdirSync(dir)) if (name.includes('pytorch_model')) rmSync(join(dir, name));
+    refused(/holds no \*\.safetensors file, no pytorch_model\.bin and no pytorch_model\.bin\.index\.json/);
+  });

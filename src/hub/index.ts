@@ -1,7 +1,7 @@
 // Models by name: a folder or file stays what it is, `owner/name` is fetched from the Hugging Face hub or taken from
 // its cache.
 import { existsSync } from 'node:fs';
-import { join } from 'node:path';
+import { dirname, join } from 'node:path';
 import { env } from '../base/environment.js';
 import { ArgumentError, UnsupportedError } from '../base/errors.js';
 import { cacheFolder, RepoCache } from './cache.js';
@@ -34,6 +34,9 @@ const NAME = /^([\w.-]+\/[\w.-]+?)(?:@([\w./-]+))?(?::([\w./-]+\.gguf))?$/;
 /** Weights of other programs, and what is no part of a model. */
 const LEFT_OUT =
   /\.(bin|pt|pth|ckpt|h5|msgpack|ot|onnx|onnx_data|tflite|mlmodel|pb|gguf|md|png|jpe?g|gif|svg|pdf|ipynb|zip)$|^\.|^(onnx|openvino|original|coreml|runs|logs|assets)\//;
+
+/** Of the model itself, or of a part that sentence-transformers keeps in a folder of its own. */
+const TORCH_WEIGHTS = /^(\d+_\w+\/)?pytorch_model(-\d{5}-of-\d{5})?\.bin$/;
 
 interface Listing {
   readonly commit: string;
@@ -71,12 +74,16 @@ const headers = (): Record<string, string> => {
 };
 
 /**
- * What a model needs: configurations, tokenizers and safetensors, or the one GGUF file (with its shards) that was
+ * What a model needs: configurations, tokenizers and weights, or the one GGUF file (with its shards) that was
  * named.
  */
 function needed(files: readonly RemoteFile[], gguf: string | undefined): RemoteFile[] {
   if (gguf === undefined) {
-    const kept = files.filter((f) => !LEFT_OUT.test(f.name));
+    // PyTorch's own files serve where a folder has no safetensors.
+    const safe = new Set(files.filter((f) => f.name.endsWith('.safetensors')).map((f) => dirname(f.name)));
+    const kept = files.filter(
+      (f) => !LEFT_OUT.test(f.name) || (TORCH_WEIGHTS.test(f.name) && !safe.has(dirname(f.name))),
+    );
     // Some keep a second copy of all weights in one file beside the shards.
     const sharded = kept.some((f) => f.name === 'model.safetensors.index.json');
     return sharded ? kept.filter((f) => f.name !== 'consolidated.safetensors' && f.name !== 'model.safetensors') : kept;

@@ -1,21 +1,13 @@
 // safetensors files: headers checked to the last byte, tensors read by range, shards joined, files written atomically.
 import { existsSync, readdirSync } from 'node:fs';
-import { basename, dirname, join } from 'node:path';
+import { dirname, join } from 'node:path';
 import { ArgumentError, FormatError } from '../base/errors.js';
 import { bytesOf } from '../base/dtype.js';
 import type { Shape } from '../base/shape.js';
 import { collect, writeAtomic, type Write } from './atomic-file.js';
-import {
-  Cursor,
-  badFormat,
-  openSource,
-  pathKind,
-  readBytes,
-  readText,
-  type ByteSource,
-  type From,
-} from './byte-source.js';
+import { Cursor, badFormat, openSource, pathKind, readBytes, type ByteSource, type From } from './byte-source.js';
 import { MAX_RANK } from './limits.js';
+import { readIndex } from './shard-index.js';
 import { headerCount, headerText, parseHeaderJson, type Header, type HeaderValue } from './safetensors-header.js';
 import {
   slices,
@@ -55,6 +47,7 @@ const NAME_OF = new Map(Object.entries(NAMES).map(([name, stored]) => [stored, n
 const MAX_HEADER = 100_000_000;
 /** Bytes that a tensor's description takes in memory. */
 const ENTRY = 400;
+/** The file that says which shard of a folder holds which tensor. */
 const INDEX = 'model.safetensors.index.json';
 
 /** What the file says about a tensor. */
@@ -125,7 +118,7 @@ export class SafeTensors {
   }
 
   static #sharded(path: string): SafeTensors {
-    const index = readIndex(path);
+    const index = readIndex(path, '.safetensors');
     return SafeTensors.#together((open) => {
       const shards = new Map<string, SafeTensors>();
       const infos = new Map<string, SafeTensorInfo>();
@@ -227,29 +220,6 @@ function fileOf(dir: string): string | string[] {
   if (files.length === 0) throw new FormatError(`${dir}: holds no ${INDEX} and no *.safetensors file`);
   return files.map((f) => join(dir, f));
 }
-
-function readIndex(path: string): [name: string, file: string][] {
-  let map: unknown;
-  try {
-    map = (JSON.parse(readText(path, MAX_HEADER)) as { weight_map?: unknown } | null)?.weight_map;
-  } catch (cause) {
-    if (cause instanceof FormatError) throw cause;
-    throw new FormatError(`${path}: cannot be read as JSON: ${(cause as Error).message}`, { cause });
-  }
-  if (!isRecord(map)) throw new FormatError(`${path}: weight_map must be an object of tensor names and files`);
-  return Object.entries(map).map(([name, file]) => {
-    // A shard lies beside its index; anything else could reach files it has no business with.
-    if (typeof file !== 'string' || file !== basename(file) || !file.endsWith('.safetensors')) {
-      throw new FormatError(
-        `${path}: weight_map: ${JSON.stringify(name)} names ${JSON.stringify(file)}, which is no *.safetensors file ` +
-          'beside it',
-      );
-    }
-    return [name, file];
-  });
-}
-
-const isRecord = (x: unknown): x is Record<string, unknown> => typeof x === 'object' && x !== null && !Array.isArray(x);
 
 function parseHeader(source: ByteSource): { infos: Map<string, SafeTensorInfo>; metadata: Map<string, string> } {
   const cursor = new Cursor(source);

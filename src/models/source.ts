@@ -8,7 +8,7 @@ import { formatShape, sameShape, type Shape } from '../base/shape.js';
 import { Gguf } from '../io/gguf.js';
 import { readJsonFile } from '../io/json-file.js';
 import { toTensor } from '../io/load.js';
-import { SafeTensors } from '../io/safetensors.js';
+import { openFolder } from '../io/model-folder.js';
 import type { TensorRecord } from '../io/stored-dtype.js';
 import type { BuilderOptions, StoredBlocks, VarOptions, VarSource } from '../nn/var-builder.js';
 import { VarBuilder } from '../nn/var-builder.js';
@@ -215,7 +215,7 @@ function openGguf(path: string, options: OpenModelOptions): OpenedModel {
   return { json: {}, source: new ModelSource('gguf', path, records, { ...options, dtype }, close, metadata, blocks) };
 }
 
-/** A folder with config.json and safetensors, or a GGUF file. */
+/** A folder with config.json and safetensors (or PyTorch's files), or a GGUF file. */
 export function openModel(path: string, options: OpenModelOptions = {}): OpenedModel {
   if (path.endsWith('.gguf')) return openGguf(path, options);
   const config = join(path, 'config.json');
@@ -227,7 +227,7 @@ export function openModel(path: string, options: OpenModelOptions = {}): OpenedM
   const text = (isObject(json.text_config) ? json.text_config : {}) as Json;
   const named = (json.dtype ?? json.torch_dtype ?? text.dtype ?? text.torch_dtype) as string;
   const dtype = options.dtype === 'stored' ? (STORED_DTYPES[named] ?? 'f32') : options.dtype;
-  const file = SafeTensors.open(path);
+  const file = openFolder(path);
   const close = (): void => file.close();
   try {
     const stored = new Map(file.names.map((name) => [name, (): TensorRecord => file.record(name)] as const));
