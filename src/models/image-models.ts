@@ -4,6 +4,7 @@ import { join } from 'node:path';
 import { ArgumentError } from '../base/errors.js';
 import { type HubOptions, modelPath } from '../hub/index.js';
 import { readJsonFile } from '../io/json-file.js';
+import { readPicture } from '../media/pictures.js';
 import type { BuilderOptions } from '../nn/var-builder.js';
 import { noGrad } from '../tensor/autograd.js';
 import { tensor } from '../tensor/create.js';
@@ -13,7 +14,7 @@ import { Tensor } from '../tensor/tensor.js';
 import { loadTokenizer, type Tokenizer } from '../tokenizers/index.js';
 import type { ImageText } from './clip.js';
 import { Config } from './config.js';
-import { PictureProcessor, readPicture } from './images.js';
+import { PictureProcessor } from './images.js';
 import { loadModel } from './load.js';
 import type { VisionModel } from './vision-model.js';
 

@@ -24,7 +24,7 @@ export {
   type Step,
   type WholeAttend,
 } from './step.js';
-export { readWav } from './audio.js';
+export { readWav } from '../media/wav.js';
 export { EmbeddingModel, type EmbedOptions } from './embedding-model.js';
 export { ImageClassifier, type ImageInput, ImageTextModel } from './image-models.js';
 export { SpeechModel, type TranscribeOptions } from './speech-model.js';
