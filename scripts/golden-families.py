@@ -705,6 +705,22 @@ PICTURES = {AutoModelForImageTextToText: {
 }}
 
 
+QWEN_TEXT = {**WRITER, 'rope_parameters': {'rope_type': 'default', 'rope_theta': 1000.0, 'mrope_section': [2, 1, 1]}}
+QWEN_IDS = dict(image_token_id=70, video_token_id=71, vision_start_token_id=72, vision_end_token_id=73)
+QWEN_TOWER = dict(depth=3, num_heads=2, patch_size=2, temporal_patch_size=2, spatial_merge_size=2)
+PICTURES[AutoModelForImageTextToText] |= {
+    'qwen2_vl': ('qwen2_vl', dict(QWEN_IDS, text_config=QWEN_TEXT, vision_config=dict(
+        QWEN_TOWER, embed_dim=24, mlp_ratio=2, hidden_size=32))),
+    'qwen2_5_vl': ('qwen2_5_vl', dict(QWEN_IDS, text_config=QWEN_TEXT, tie_word_embeddings=True, vision_config=dict(
+        QWEN_TOWER, hidden_size=24, intermediate_size=36, out_hidden_size=32, window_size=8,
+        fullatt_block_indexes=[1]))),
+    'qwen3_vl': ('qwen3_vl', dict(QWEN_IDS, text_config={**QWEN_TEXT, 'num_hidden_layers': 3, 'head_dim': 16,
+        'rope_parameters': {'rope_type': 'default', 'rope_theta': 1000.0, 'mrope_section': [4, 2, 2]}},
+        vision_config=dict(QWEN_TOWER, hidden_size=24, intermediate_size=36, out_hidden_size=32,
+                           num_position_embeddings=9, deepstack_visual_indexes=[0, 1]))),
+}
+
+
 READER = dict(vocab_size=80, hidden_size=32, encoder_hidden_size=24, intermediate_size=40, num_hidden_layers=2,
               num_attention_heads=4, max_position_embeddings=40, bos_token_id=61, pad_token_id=0, eos_token_id=2,
               sep_token_id=62)
@@ -737,15 +753,33 @@ def picture_answers(model, _, seed):
     words = lambda n: torch.randint(4, 60, (2, n), generator=g)
     ids = torch.cat([words(2), torch.full((2, tokens), 70), words(5)], 1)
     pixels = torch.randn(2, 3, 16, 16, generator=g)
+    if model.config.model_type.startswith('qwen'):
+        return placed_answers(model, words, g)
     given = dict(input_ids=ids, pixel_values=pixels, attention_mask=torch.ones_like(ids))
     if model.config.model_type != 'llava':  # what sees itself both ways: a prompt, or pictures
         given['token_type_ids'] = (ids == 70).long() if model.config.model_type == 'gemma3' else torch.zeros_like(ids)
+    found = {'ids': ids, 'pixels': pixels, **written(model, given)}
+    return {k: v.numpy().astype(np.float32 if v.is_floating_point() else np.int32) for k, v in found.items()}
+
+
+def placed_answers(model, words, g):
+    """Qwen's pictures are of any size: rows of patches, and how many there are."""
+    places = torch.tensor([[1, 6, 10], [1, 2, 2], [1, 10, 6], [1, 2, 2]])
+    picture = lambda n: [torch.full((2, n), 70)]
+    ids = torch.cat([words(2), *picture(15), words(3), *picture(1), words(4)], 1)
+    pixels = torch.randint(-8, 9, (int(places.prod(1).sum()), 24), generator=g) / 4
+    given = dict(input_ids=ids, pixel_values=pixels, image_grid_thw=places, attention_mask=torch.ones_like(ids),
+                 mm_token_type_ids=(ids == 70).int())
+    found = {'ids': ids, 'pixels': pixels, 'places': places, **written(model, given)}
+    return {k: v.numpy().astype(np.float32 if v.is_floating_point() else np.int32) for k, v in found.items()}
+
+
+def written(model, given):
     model.generation_config.eos_token_id = None
     with torch.no_grad():
         logits = model(**given, use_cache=False).logits
-        greedy = model.generate(**given, max_new_tokens=8, do_sample=False)[:, ids.shape[1]:]
-    found = {'ids': ids, 'pixels': pixels, 'logits': logits, 'greedy': greedy}
-    return {k: v.numpy().astype(np.float32 if v.is_floating_point() else np.int32) for k, v in found.items()}
+        greedy = model.generate(**given, max_new_tokens=8, do_sample=False)[:, given['input_ids'].shape[1]:]
+    return {'logits': logits, 'greedy': greedy}
 
 
 def node(call, data):

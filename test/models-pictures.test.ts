@@ -24,14 +24,15 @@ for (const name of Object.keys(readers).filter((n) => n !== 'blip-b'))
         const of = (key: string): Tensor => answerOf(name, key, 'pictures');
         const model = open(name);
         const [ids, pixels, want] = [of('ids'), of('pixels'), of('logits')];
-        const got = model.forward(ids, pixels);
+        const places = (of('places')?.toArray() ?? []) as number[][];
+        const got = model.forward(ids, pixels, places);
         assert.deepEqual(got.shape, want.shape);
         assert.ok(got.sub(want).abs().max().item() / want.abs().max().item() <= 1e-4, 'logits');
         const greedy = of('greedy').toArray() as number[][];
-        assert.deepEqual(model.answer(ids, pixels, { maxTokens: 8 }), greedy);
+        assert.deepEqual(model.answer(ids, pixels, { maxTokens: 8, places }), greedy);
         // A row that has ended goes on with its end.
         const [[first]] = greedy;
-        const ended = model.answer(ids, pixels, { maxTokens: 3, end: [first] });
+        const ended = model.answer(ids, pixels, { maxTokens: 3, end: [first], places });
         assert.deepEqual(
           ended[0],
           ended[0].map(() => first),
@@ -70,7 +71,7 @@ test('pictures blip-b: how well texts fit pictures, as transformers says', () =>
 test('pictures that a text does not name, and towers that are not served, are refused by name', () => {
   const [ids, pixels] = [answerOf('llava', 'ids', 'pictures'), answerOf('llava', 'pixels', 'pictures')];
   const model = open('llava');
-  const message = /32 tokens for pictures \(number 70\); 1 of 16 each were given/;
+  const message = /32 tokens for pictures \(number 70\); 16 were given/;
   assert.throws(
     () => model.forward(ids, pixels.narrow(0, 0, 1).contiguous()),
     (e: Error) => e instanceof ArgumentError && message.test(e.message),
@@ -88,4 +89,54 @@ test('without a word of pictures the folder of such a model is its text', () => 
   const { row, model } = loadModel<CausalLM>(folder, { device: 'cpu' });
   assert.equal(row.kind, 'decoder');
   model.dispose();
+});
+
+test("Qwen2-VL's first folders keep the text's fields beside the pictures', and other names", () =>
+  scope(() =>
+    noGrad(() => {
+      const of = (key: string): Tensor => answerOf('qwen2_vl', key, 'pictures');
+      const folder = familyFolder(
+        'qwen2_vl',
+        (f) => {
+          const { text_config: text, vision_config: vision, ...rest } = f.config as Record<string, any>;
+          const { rope_parameters: rope, model_type: _, ...plain } = text;
+          const { rope_parameters: __, model_type: ___, ...tower } = vision;
+          const config = {
+            ...{ ...plain, ...rest, rope_theta: rope.rope_theta },
+            rope_scaling: { type: 'mrope', mrope_section: rope.mrope_section },
+            vision_config: { ...tower, in_chans: 3, spatial_patch_size: tower.patch_size },
+          };
+          const old = (name: string): string => name.replace('model.visual.', 'visual.').replace('language_model.', '');
+          return { config, tensors: Object.fromEntries(Object.entries(f.tensors).map(([k, v]) => [old(k), v])) };
+        },
+        readers,
+      );
+      const { model } = loadModel<PictureLanguage>(folder, { kind: 'image-text-to-text', device: 'cpu' });
+      const got = model.forward(of('ids'), of('pixels'), of('places').toArray() as number[][]);
+      assert.ok(got.sub(of('logits')).abs().max().item() / of('logits').abs().max().item() <= 1e-4);
+      model.dispose();
+    }),
+  ));
+
+test('what Qwen-VL does not see is refused by name', () => {
+  const model = open('qwen2_5_vl');
+  const of = (key: string): Tensor => answerOf('qwen2_5_vl', key, 'pictures');
+  const places = of('places').toArray() as number[][];
+  const refused: [number[][], RegExp][] = [
+    [[[1, 5, 12], ...places.slice(1)], /a grid is \[1, 5, 12\]; it must be frames, rows and columns/],
+    [places.slice(1), /patches have shape \[128, 24\]; by their grids they are \(68, 24\)/],
+  ];
+  for (const [grids, message] of refused)
+    assert.throws(
+      () => model.forward(of('ids'), of('pixels'), grids),
+      (e: Error) => e instanceof ArgumentError && message.test(e.message),
+    );
+  model.dispose();
+  const { text_config: text, vision_config: tower } = readers.qwen2_5_vl.config as Record<string, object>;
+  const changed: [object, RegExp][] = [
+    [{ vision_config: { ...tower, colour_bias: 1 } }, /vision_config.colour_bias is 1/],
+    [{ vision_config: { ...tower, out_hidden_size: 16 } }, /tokens of 16 numbers; those of the text have 32/],
+    [{ text_config: { ...text, rope_parameters: { rope_theta: 10, mrope_section: [2, 2, 2] } } }, /mrope_section is/],
+  ];
+  for (const [more, message] of changed) assert.throws(() => open('qwen2_5_vl', more), message);
 });

@@ -34,6 +34,14 @@ export interface ForwardOptions {
   readonly pads?: readonly number[];
 }
 
+/** What models that read pictures do with a text's vectors on their way. */
+export interface HiddenOptions {
+  /** Is given the words' vectors and may put others in their places. */
+  readonly join?: (words: Tensor) => Tensor;
+  /** Is given what a layer made. */
+  readonly behind?: (x: Tensor, layer: number) => Tensor;
+}
+
 function checkCacheType({ family, layers }: Features, type: CacheType): void {
   if (!CACHE_TYPES.includes(type))
     throw new ArgumentError(`cache type ${JSON.stringify(type)} is none of ${CACHE_TYPES.join(', ')}`);
@@ -243,10 +251,9 @@ export class CausalLM extends Module {
     return this.logits(wanted === t ? x : x.narrow(1, t - wanted, wanted));
   }
   /**
-   * The last layer's output before the final norm, (b, t, hidden), of tokens (b, t) that stand where the step says;
-   * `join` is given the words' vectors and may put others in their places.
+   * The last layer's output before the final norm, (b, t, hidden), of tokens (b, t) that stand where the step says.
    */
-  hidden(ids: Tensor, step: Step, join?: (words: Tensor) => Tensor): Tensor {
+  hidden(ids: Tensor, step: Step, { join, behind }: HiddenOptions = {}): Tensor {
     const { embedFactor, learntPositions, family } = this.config;
     if (learntPositions && step.length > learntPositions.count)
       throw new ArgumentError(
@@ -265,12 +272,14 @@ export class CausalLM extends Module {
     const column = (key: object, at: (p: number) => number): Tensor => this.#tables.column(key, at, step.slots);
     const first = this.stage?.first ?? 0;
     const inputs = this.layerInputs?.forward(ids, x);
-    const layer = (y: Tensor, i: number): Tensor =>
-      this.blocks[i].forward(
+    const layer = (y: Tensor, i: number): Tensor => {
+      const made = this.blocks[i].forward(
         y,
         { layer: first + i, step, tables, column, embedded: x, ...(inputs && { inputs }) },
         drop,
       );
+      return behind ? behind(made, first + i) : made;
+    };
     const run = (given: Tensor): Tensor =>
       this.blocks.reduce((y, _, i) => {
         if (!step.brief) return layer(y, i);

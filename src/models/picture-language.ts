@@ -1,5 +1,5 @@
-// Models that read pictures and write text: a vision tower whose vectors stand in for tokens of a decoder. LLaVA,
-// PaliGemma (whose prompt sees itself both ways) and Gemma 3 (whose pictures do).
+// Models that read pictures and write text: what a vision tower sees stands in for tokens of a decoder. LLaVA,
+// PaliGemma (whose prompt sees itself both ways), Gemma 3 (whose pictures do) and Qwen-VL (whose tokens have places).
 import { ArgumentError, FormatError, UnsupportedError } from '../base/errors.js';
 import { activation } from '../nn/activation.js';
 import { type Linear, linear, RmsNorm } from '../nn/layers.js';
@@ -7,13 +7,17 @@ import { Layer, Module } from '../nn/module.js';
 import type { VarBuilder } from '../nn/var-builder.js';
 import { noGrad } from '../tensor/autograd.js';
 import { tensor } from '../tensor/create.js';
+import type { Device } from '../tensor/device.js';
 import { keep, scope } from '../tensor/scope.js';
 import type { Tensor } from '../tensor/tensor.js';
 import { towerOf, type VisionTower } from './clip.js';
-import { Config, type Json } from './config.js';
+import { Config, isObject, type Json } from './config.js';
 import type { CausalLM } from './decoder.js';
+import { Eye, type Places, type Seen } from './eye.js';
 import { DECODER_FAMILIES } from './families/index.js';
+import { keyed } from './features.js';
 import type { ModelRow } from './model-row.js';
+import { qwenEye, type QwenKind } from './qwen-eye.js';
 import type { ModelSource } from './source.js';
 import { type AttendOptions, BatchStep, type DecoderCache } from './step.js';
 
@@ -54,6 +58,35 @@ class GroupedStep extends BatchStep {
   }
 }
 
+/** Where a token stands: at one position, or in a picture at one by time, row and column. */
+type Position = readonly [time: number, row: number, column: number];
+/** A run whose tokens stand where they are told, some pairs of a head turning by time, some by row or column. */
+class PlacedStep extends BatchStep {
+  readonly #positions: readonly (readonly Position[])[];
+  readonly #axes: readonly number[];
+  #at: Tensor | undefined;
+  constructor(
+    device: Device,
+    cache: DecoderCache | undefined,
+    positions: readonly (readonly Position[])[],
+    axes: readonly number[],
+  ) {
+    super(device, positions[0].length, cache, undefined);
+    this.#positions = positions;
+    this.#axes = axes;
+  }
+  override rows(table: Tensor): Tensor {
+    const pairs = table.shape[1];
+    this.#at ??= tensor(
+      Uint32Array.from(
+        this.#positions.flatMap((row) => row.flatMap((at) => this.#axes.map((axis, i) => at[axis] * pairs + i))),
+      ),
+      { device: table.device },
+    );
+    return table.reshape([-1]).indexSelect(0, this.#at).reshape([this.#positions.length, -1, pairs]);
+  }
+}
+
 export interface WriteOptions {
   /** The longest answer; default 64 tokens. */
   readonly maxTokens?: number;
@@ -81,13 +114,12 @@ export function writeRows(
 
 /** What tells the families apart. */
 interface Reading {
-  /** A picture's vectors (b, places, width) of the tower's layers. */
-  readonly select: (tower: VisionTower, pixels: Tensor) => Tensor;
-  /** These as tokens of the text, (b, tokens, hidden). */
-  readonly project: Layer;
+  readonly eye: Eye;
   readonly imageToken: number;
   /** Which tokens see each other: all of a prompt, or those of one picture. */
   readonly bothWays?: 'prompt' | 'picture';
+  /** By which of time, row and column each pair of a head turns, and the patches of a token's side (Qwen). */
+  readonly places?: { readonly axes: readonly number[]; readonly merge: number };
 }
 
 /** Pictures and text in, text out. */
@@ -95,23 +127,17 @@ export class PictureLanguage extends Module {
   /** The network that writes. */
   readonly text: CausalLM;
   /** The network that sees. */
-  readonly tower: VisionTower;
-  readonly project: Layer;
+  readonly eye: Eye;
   readonly #reading: Reading;
-  constructor(text: CausalLM, tower: VisionTower, reading: Reading) {
+  constructor(text: CausalLM, reading: Reading) {
     super();
     this.text = text;
-    this.tower = tower;
-    this.project = reading.project;
+    this.eye = reading.eye;
     this.#reading = reading;
   }
   /** The token that stands for a place of a picture. */
   get imageToken(): number {
     return this.#reading.imageToken;
-  }
-  /** Pictures (n, channels, height, width) as tokens of the text, (n, tokens, hidden). */
-  picture(pixels: Tensor): Tensor {
-    return this.project.forward(this.#reading.select(this.tower, pixels));
   }
   #groups(rows: readonly (readonly number[])[]): Groups | undefined {
     const { bothWays, imageToken } = this.#reading;
@@ -127,67 +153,154 @@ export class PictureLanguage extends Module {
       });
     });
   }
-  /** The words' vectors with the pictures' in the places of their tokens. */
-  #joined(words: Tensor, rows: readonly (readonly number[])[], pictures: Tensor | undefined): Tensor {
-    const wanted = rows.flat().filter((id) => id === this.imageToken).length;
-    const [n, tokens] = pictures ? pictures.shape : [0, 0];
-    if (wanted !== n * tokens)
-      throw new ArgumentError(
-        `pictures: the text has ${wanted} tokens for pictures (number ${this.imageToken}); ${n} of ${tokens} each were given`,
-      );
-    if (!pictures) return words;
-    const [b, t, width] = words.shape;
-    let next = b * t;
-    const order = rows.flat().map((id, i) => (id === this.imageToken ? next++ : i));
-    const all = words.reshape([b * t, width]).cat([pictures.reshape([n * tokens, width]).cast(words.dtype)], 0);
-    return all.indexSelect(0, tensor(Uint32Array.from(order), { device: words.device })).reshape([b, t, width]);
+  /** Words stand one behind the other; a picture takes as many positions as its longer side has tokens. */
+  #positions(rows: readonly (readonly number[])[], grids: Places, merge: number): Position[][] {
+    let picture = 0;
+    return rows.map((row) => {
+      const out: Position[] = [];
+      let next = 0;
+      while (out.length < row.length) {
+        if (row[out.length] !== this.imageToken) {
+          out.push([next, next, next]);
+          next++;
+          continue;
+        }
+        const [frames, h, w] = grids[picture++] ?? [1, merge, merge];
+        const [down, across] = [h / merge, w / merge];
+        for (let i = 0; i < frames * down * across; i++) {
+          const within = i % (down * across);
+          out.push([
+            next + Math.floor(i / (down * across)),
+            next + Math.floor(within / across),
+            next + (within % across),
+          ]);
+        }
+        next += Math.max(down, across);
+      }
+      return out;
+    });
   }
-  #read(ids: Tensor, pixels: Tensor | undefined, cache: DecoderCache | undefined): Tensor {
+  /** Numbers of tokens for pictures, one by one; all others are 0. */
+  #countedTokens(rows: readonly (readonly number[])[], seen: Seen | undefined): Uint32Array {
+    let next = 0;
+    const order = Uint32Array.from(rows.flat(), (id) => (id === this.imageToken ? ++next : 0));
+    const given = seen?.tokens.shape[0] ?? 0;
+    if (next !== given)
+      throw new ArgumentError(
+        `pictures: the text has ${next} tokens for pictures (number ${this.imageToken}); ${given} were given`,
+      );
+    return order;
+  }
+  #read(ids: Tensor, pixels: Tensor | undefined, places: Places, cache: DecoderCache | undefined): Read {
     if (ids.rank !== 2)
       throw new ArgumentError(
         `pictures: token numbers have shape [${ids.shape.join(', ')}]; they must be (batch, time)`,
       );
     const rows = ids.toArray() as number[][];
+    const { places: how, bothWays } = this.#reading;
+    const seen = pixels && this.eye.forward(pixels, places);
+    const order = this.#countedTokens(rows, seen);
     const groups = this.#groups(rows);
+    const positions = how && this.#positions(rows, places, how.merge);
     const step = groups
-      ? new GroupedStep(ids, cache, groups, this.#reading.bothWays === 'prompt')
-      : new BatchStep(ids.device, ids.shape[1], cache, undefined);
-    const pictures = pixels && this.picture(pixels);
+      ? new GroupedStep(ids, cache, groups, bothWays === 'prompt')
+      : how && positions
+        ? new PlacedStep(ids.device, cache, positions, how.axes)
+        : new BatchStep(ids.device, ids.shape[1], cache, undefined);
     // A token for pictures may lie beyond the words' table.
     const known = tensor(Int32Array.from(rows.flat().map((id) => (id === this.imageToken ? 0 : id))), {
       shape: ids.shape,
       device: ids.device,
     });
-    const x = this.text.hidden(known, step, (words) => this.#joined(words, rows, pictures));
+    /** What `tokens` have at the places of pictures, and `others` elsewhere. */
+    const joined = (others: Tensor, tokens: Tensor): Tensor => {
+      const [b, t, width] = others.shape;
+      const all = others.reshape([b * t, width]).cat([tokens.cast(others.dtype)], 0);
+      const at = tensor(
+        order.map((n, i) => (n > 0 ? b * t + n - 1 : i)),
+        { device: ids.device },
+      );
+      return all.indexSelect(0, at).reshape([b, t, width]);
+    };
+    const { tokens, deep = [] } = seen ?? {};
+    const hidden = this.text.hidden(known, step, {
+      ...(tokens && { join: (words: Tensor) => joined(words, tokens) }),
+      ...(deep.length > 0 && {
+        behind: (x: Tensor, layer: number) => (deep[layer] ? x.add(joined(x.zerosLike(), deep[layer])) : x),
+      }),
+    });
     if (cache) cache.length += ids.shape[1];
-    return x;
+    return { hidden, next: positions?.map((row) => 1 + Math.max(...row.flat())) };
   }
-  /** Logits (b, t, vocabulary) of token numbers (b, t) and the pictures they name, in order, (n, channels, h, w). */
-  forward(ids: Tensor, pixels?: Tensor): Tensor {
-    return this.text.logits(this.#read(ids, pixels, undefined));
+  /**
+   * Logits (b, t, vocabulary) of token numbers (b, t) and the pictures they name, in order: (n, channels, h, w), or what
+   * the family's processor makes, with what it says of each picture.
+   */
+  forward(ids: Tensor, pixels?: Tensor, places: Places = []): Tensor {
+    return this.text.logits(this.#read(ids, pixels, places, undefined).hidden);
+  }
+  #next(tokens: readonly number[], cache: DecoderCache, next: number[] | undefined, device: Device): Tensor {
+    const last = tensor(Int32Array.from(tokens), { shape: [tokens.length, 1], device });
+    const { places } = this.#reading;
+    if (!next || !places) return this.text.forward(last, cache);
+    const positions = next.map((at, i): Position[] => {
+      next[i]++;
+      return [[at, at, at]];
+    });
+    const hidden = this.text.hidden(last, new PlacedStep(device, cache, positions, places.axes));
+    cache.length++;
+    return this.text.logits(hidden);
   }
   /** The likeliest tokens behind prompts of one length; a row that has ended goes on with its end token. */
-  answer(ids: Tensor, pixels: Tensor | undefined, options: WriteOptions = {}): number[][] {
+  answer(
+    ids: Tensor,
+    pixels: Tensor | undefined,
+    { places = [], ...options }: WriteOptions & { readonly places?: Places } = {},
+  ): number[][] {
     const likeliest = (logits: Tensor): number[] => logits.squeeze(1).argmax(-1).toArray() as number[];
     return noGrad(() => {
       const cache = this.text.newCache(undefined, true);
+      let next: number[] | undefined;
       try {
         const first = scope(() => {
-          const x = this.#read(ids, pixels, cache);
-          return likeliest(this.text.logits(x.narrow(1, x.shape[1] - 1, 1)));
+          const read = this.#read(ids, pixels, places, cache);
+          next = read.next;
+          return likeliest(this.text.logits(read.hidden.narrow(1, ids.shape[1] - 1, 1)));
         });
-        return writeRows(first, options, (tokens) => {
-          const last = tensor(Int32Array.from(tokens), { shape: [tokens.length, 1], device: ids.device });
-          const next = scope(() => likeliest(this.text.forward(last, cache)));
-          last.dispose();
-          return next;
-        });
+        return writeRows(first, options, (tokens) =>
+          scope(() => likeliest(this.#next(tokens, cache, next, ids.device))),
+        );
       } finally {
         cache.dispose();
       }
     });
   }
 }
+/** A prompt that was read, and the position behind it of each row where the model counts these. */
+interface Read {
+  readonly hidden: Tensor;
+  readonly next: number[] | undefined;
+}
+
+/** A tower for pictures of one size, and what makes tokens of its vectors. */
+class TowerEye extends Eye {
+  readonly tower: VisionTower;
+  readonly project: Layer;
+  readonly #select: Select;
+  constructor(tower: VisionTower, project: Layer, select: Select) {
+    super();
+    this.tower = tower;
+    this.project = project;
+    this.#select = select;
+  }
+  /** Of pictures (n, channels, height, width). */
+  forward(pixels: Tensor): Seen {
+    const all = this.project.forward(this.#select(this.tower, pixels));
+    return { tokens: all.reshape([-1, all.shape[2]]) };
+  }
+}
+/** A picture's vectors (b, places, width) of the tower's layers. */
+type Select = (tower: VisionTower, pixels: Tensor) => Tensor;
 
 /** LLaVA's: two products. */
 class TwoProducts extends Layer {
@@ -234,12 +347,19 @@ function within(source: ModelSource, names: readonly string[]): VarBuilder {
   if (found === undefined) throw new FormatError(`${source.path}: there are no tensors of ${names.join(' or ')}`);
   return source.builder.pp(found);
 }
-type Sides = { readonly vb: VarBuilder; readonly seen: number; readonly written: number; readonly vision: Config };
-const lastOf = (tower: VisionTower, pixels: Tensor): Tensor => tower.hidden(pixels);
+interface Sides {
+  readonly source: ModelSource;
+  readonly vision: Config;
+  readonly text: CausalLM;
+}
+const lastOf: Select = (tower, pixels) => tower.hidden(pixels);
+const TOWERS = ['model.vision_tower', 'vision_tower'].flatMap((p) => [`${p}.vision_model`, p]);
+const towerIn = ({ source, vision }: Sides): ReturnType<typeof towerOf> => towerOf(vision, within(source, TOWERS));
+const projector = ({ source }: Sides): VarBuilder =>
+  within(source, ['model.multi_modal_projector', 'multi_modal_projector']);
 
 /** LLaVA may read several layers, counted from behind, with or without the class token. */
-function llava(c: Config, { vb, seen, written, vision }: Sides): Omit<Reading, 'imageToken'> {
-  c.ignore('image_seq_length');
+function llavaLayers(c: Config, { vision }: Sides): { readonly select: Select; readonly count: number } {
   c.only('vision_feature_select_strategy', 'default', 'full');
   const given = typeof c.get('vision_feature_layer') === 'number' ? [c.number('vision_feature_layer')] : undefined;
   const layers = given ?? (c.has('vision_feature_layer') ? c.numbers('vision_feature_layer') : [-2]);
@@ -247,57 +367,100 @@ function llava(c: Config, { vb, seen, written, vision }: Sides): Omit<Reading, '
   const count = vision.count('num_hidden_layers', 12);
   if (layers.some((i) => !Number.isInteger(i) || i > count || i < -count - 1))
     throw new FormatError(`${c.where}: vision_feature_layer ${layers.join(', ')} is none of ${count} layers`);
-  const bend = c.activation('projector_hidden_act', 'gelu');
-  return {
-    select: (tower, pixels) => {
-      const all = tower.layers(pixels);
-      const parts = layers.map((i) => all.at(i) as Tensor);
-      const joined = parts.length === 1 ? parts[0] : parts[0].cat(parts.slice(1), 2);
-      return plain ? joined.narrow(1, 1, joined.shape[1] - 1).contiguous() : joined;
-    },
-    project: new TwoProducts(vb, [layers.length * seen, written], c.flag('multimodal_projector_bias', true), bend),
+  const select: Select = (tower, pixels) => {
+    const all = tower.layers(pixels);
+    const parts = layers.map((i) => all.at(i) as Tensor);
+    const joined = parts.length === 1 ? parts[0] : parts[0].cat(parts.slice(1), 2);
+    return plain ? joined.narrow(1, 1, joined.shape[1] - 1).contiguous() : joined;
   };
+  return { select, count: layers.length };
 }
-function paligemma(c: Config, { vb, seen, written, vision }: Sides): Omit<Reading, 'imageToken'> {
+function llava(c: Config, sides: Sides): Omit<Reading, 'imageToken'> {
+  c.ignore('image_seq_length');
+  const { select, count } = llavaLayers(c, sides);
+  const { tower, width } = towerIn(sides);
+  const bend = c.activation('projector_hidden_act', 'gelu');
+  const sizes = [count * width, sides.text.config.hiddenSize] as const;
+  const project = new TwoProducts(projector(sides), sizes, c.flag('multimodal_projector_bias', true), bend);
+  return { eye: new TowerEye(tower, project, select) };
+}
+function paligemma(c: Config, sides: Sides): Omit<Reading, 'imageToken'> {
+  const { vision, text } = sides;
+  const written = text.config.hiddenSize;
   c.ignore('hidden_size', 'ignore_index');
   c.only('projection_dim', written);
   vision.only('projection_dim', written);
   vision.ignore('vocab_size', 'num_image_tokens');
-  return { select: lastOf, project: linear(seen, written, vb.pp('linear')), bothWays: 'prompt' };
+  const { tower, width } = towerIn(sides);
+  const project = linear(width, written, projector(sides).pp('linear'));
+  return { eye: new TowerEye(tower, project, lastOf), bothWays: 'prompt' };
 }
-function gemma3(c: Config, { vb, seen, written, vision }: Sides): Omit<Reading, 'imageToken'> {
+function gemma3(c: Config, sides: Sides): Omit<Reading, 'imageToken'> {
+  const { vision, text } = sides;
   const side = Math.floor(vision.count('image_size', 224) / vision.count('patch_size', 16));
   const kernel = Math.floor(side / Math.floor(Math.sqrt(c.count('mm_tokens_per_image', 256, 1))));
-  const project = new Pooled(vb, [seen, written], vision.number('layer_norm_eps', 1e-6), side, kernel);
-  return { select: lastOf, project, bothWays: 'picture' };
+  const { tower, width } = towerIn(sides);
+  const sizes = [width, text.config.hiddenSize] as const;
+  const project = new Pooled(projector(sides), sizes, vision.number('layer_norm_eps', 1e-6), side, kernel);
+  return { eye: new TowerEye(tower, project, lastOf), bothWays: 'picture' };
 }
-const READINGS = { llava, paligemma, gemma3 } as const;
-/** The token for pictures where a config does not say. */
-const UNSAID: Readonly<Record<string, number>> = { llava: 32000, paligemma: 256000, gemma3: 262144 };
 
-function pictureLanguage(c: Config, source: ModelSource): PictureLanguage {
-  const type = c.text('model_type') as keyof typeof READINGS;
-  const vision = c.inner('vision_config');
-  const text = c.get('text_config') as Json | undefined;
-  if (!vision || !text) throw new FormatError(`${c.where}: vision_config and text_config must both be given`);
-  c.ignore('vocab_size', 'tie_word_embeddings');
-  const imageToken = c.optional('image_token_index') ?? c.optional('image_token_id') ?? UNSAID[type];
-  c.ignore('image_token_index', 'image_token_id', 'boi_token_id', 'eoi_token_id');
-  // PaliGemma's text is Gemma without a cap on logits; that a prompt sees itself both ways is the run's business here.
-  const { use_bidirectional_attention: _, num_image_tokens: __, ...plain } = text;
-  const gemma = {
-    model_type: 'gemma',
-    ...plain,
-    ...(plain.model_type === 'gemma2' && { final_logit_softcapping: null }),
+/** By which of time, row and column each pair of a head turns: runs of pairs (2, 2.5), or in turns (3). */
+function axesOf(c: Config, text: CausalLM, inTurns: boolean): number[] {
+  const { json, where } = c;
+  const inner = (isObject(json.text_config) ? json.text_config : json) as Json;
+  const said = (inner.rope_parameters ?? inner.rope_scaling ?? {}) as Json;
+  const sections: unknown = said.mrope_section ?? (inTurns ? [24, 20, 20] : [16, 24, 24]);
+  const pairs = (keyed(text.config.layers[0].mixer)?.rope?.headDim ?? 0) / 2;
+  const list = Array.isArray(sections) ? (sections as number[]) : [];
+  if (list.length !== 3 || list.some((n) => !(n >= 0)) || list[0] + list[1] + list[2] !== pairs)
+    throw new FormatError(`${where}: mrope_section is ${JSON.stringify(sections)}; a head has ${pairs} pairs to turn`);
+  if (!inTurns) return list.flatMap((n, axis) => Array<number>(n).fill(axis));
+  return Array.from({ length: pairs }, (_, i) => (i % 3 > 0 && i < 3 * list[i % 3] ? i % 3 : 0));
+}
+const qwen =
+  (kind: QwenKind) =>
+  (c: Config, { source, vision, text }: Sides): Omit<Reading, 'imageToken'> => {
+    c.ignore('video_token_id', 'vision_start_token_id', 'vision_end_token_id', 'vision_token_id');
+    const eye = qwenEye(vision, within(source, ['model.visual', 'visual']), kind, text.config.hiddenSize);
+    return { eye, places: { axes: axesOf(c, text, kind === 'qwen3_vl'), merge: eye.merge } };
   };
-  const json = { ...c.json, ...(type === 'paligemma' && { model_type: 'llava', text_config: gemma }) };
+
+/** A row a family: how it sees, and the token for pictures where a config does not say. */
+const READINGS: Readonly<
+  Record<string, { readonly read: (c: Config, sides: Sides) => Omit<Reading, 'imageToken'>; readonly token: number }>
+> = {
+  llava: { read: llava, token: 32000 },
+  paligemma: { read: paligemma, token: 256000 },
+  gemma3: { read: gemma3, token: 262144 },
+  qwen2_vl: { read: qwen('qwen2_vl'), token: 151655 },
+  qwen2_5_vl: { read: qwen('qwen2_5_vl'), token: 151655 },
+  qwen3_vl: { read: qwen('qwen3_vl'), token: 151655 },
+  qwen3_vl_moe: { read: qwen('qwen3_vl'), token: 151655 },
+};
+
+/** PaliGemma's text is Gemma without a cap on logits; that a prompt sees itself both ways is the run's business here. */
+function gemmaText({ text_config, ...json }: Json): Json {
+  const { use_bidirectional_attention: _, num_image_tokens: __, ...plain } = text_config as Json;
+  const capless = plain.model_type === 'gemma2' && { final_logit_softcapping: null };
+  return { ...json, model_type: 'llava', text_config: { model_type: 'gemma', ...plain, ...capless } };
+}
+function pictureLanguage(c: Config, source: ModelSource): PictureLanguage {
+  const type = c.text('model_type');
+  const vision = c.inner('vision_config');
+  if (!vision) throw new FormatError(`${c.where}: vision_config must be given`);
+  c.ignore('vocab_size', 'tie_word_embeddings', 'text_config');
+  // Old configs keep the text's fields beside the pictures': the text's own reader answers for them.
+  const beside = Object.keys(c.json).filter((name) => !/^(vision|image|video)_/.test(name));
+  if (c.json.text_config === undefined && type.startsWith('qwen')) c.ignore(...beside);
+  else if (!isObject(c.json.text_config)) throw new FormatError(`${c.where}: text_config must be given`);
+  const { read, token } = READINGS[type];
+  const imageToken = c.optional('image_token_index') ?? c.optional('image_token_id') ?? token;
+  c.ignore('image_token_index', 'image_token_id', 'boi_token_id', 'eoi_token_id');
+  const json = type === 'paligemma' ? gemmaText(c.json) : c.json;
   const row = DECODER_FAMILIES.find((r) => r.types.includes(String(json.model_type))) as ModelRow<CausalLM>;
-  const decoder = row.build(new Config(json, c.where), source, {});
-  const prefixes = ['model.vision_tower', 'vision_tower'].flatMap((p) => [`${p}.vision_model`, p]);
-  const { tower, width } = towerOf(vision, within(source, prefixes));
-  const vb = within(source, ['model.multi_modal_projector', 'multi_modal_projector']);
-  const reading = READINGS[type](c, { vb, seen: width, written: decoder.config.hiddenSize, vision });
-  return new PictureLanguage(decoder, tower, { ...reading, imageToken });
+  const text = row.build(new Config(json, c.where), source, {});
+  return new PictureLanguage(text, { ...read(c, { source, vision, text }), imageToken });
 }
 export const PICTURE_LANGUAGE_FAMILIES: readonly ModelRow[] = [
   { kind: 'image-text-to-text', types: Object.keys(READINGS), build: pictureLanguage },
