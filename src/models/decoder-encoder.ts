@@ -85,10 +85,15 @@ export class DecoderEncoder extends TextEncoder {
 /** Where files keep the head of whole texts: a product without a bias. */
 const HEADS = ['score', 'classifier'];
 /** A decoder with the head that its files are named after. */
-export function decoderWithHead(c: Config, source: ModelSource, model: CausalLM): DecoderEncoder {
+export function decoderWithHead(
+  c: Config,
+  source: ModelSource,
+  model: CausalLM,
+  named: readonly string[] = HEADS,
+): DecoderEncoder {
   const { embedWidth, hiddenSize } = model.config;
   if (classifiesTokens(c)) return new DecoderEncoder(model, { tokens: classesHead(c, source) });
-  const out = HEADS.find((name) => source.has(`${name}.weight`)) ?? HEADS[0];
+  const out = named.find((name) => source.has(`${name}.weight`)) ?? named[0];
   const classifier = new ClassifierHead(c, source, embedWidth ?? hiddenSize, { out, plain: true });
   const text = c.inner('text_config') ?? c;
   return new DecoderEncoder(model, { classifier, padding: text.optional('pad_token_id') });

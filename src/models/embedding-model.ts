@@ -21,6 +21,7 @@ import type { TextEncoder } from './encoder.js';
 import { loadModel } from './load.js';
 import type { ModelKind } from './model-row.js';
 import { MODELS, rowFor } from './registry.js';
+import { openModel } from './source.js';
 import { T5_FAMILIES } from './t5.js';
 
 /** A batch on its way to vectors. */
@@ -248,10 +249,22 @@ export class EmbeddingModel {
   static #fromGguf(path: string, options: BuilderOptions): EmbeddingModel {
     const { architecture, pool } = ggufPooling(path);
     const encoder = encoderOf(path, rowFor(architecture, 'gguf', path).kind, options);
+    const layers = noGrad(() => ggufDense(path, options));
     return new EmbeddingModel({
       ...{ encoder, tokenizer: loadTokenizer(path), maxTokens: encoder.maxTokens, lowercase: false },
       pooling: { pools: [pool], includePrompt: true },
-      ...{ steps: [unitLength], layers: [], prompts: {}, defaultPrompt: undefined },
+      ...{
+        steps: [
+          ...layers.map(
+            (l): Step =>
+              (x) =>
+                l.forward(x),
+          ),
+          unitLength,
+        ],
+        layers,
+      },
+      ...{ prompts: {}, defaultPrompt: undefined },
     });
   }
 
@@ -329,6 +342,20 @@ export class EmbeddingModel {
   dispose(): void {
     this.encoder.dispose();
     for (const layer of this.#layers) layer.dispose();
+  }
+}
+
+/** Products that EmbeddingGemma's files may have behind the mean. */
+const GGUF_DENSE = ['dense_2', 'dense_3'];
+function ggufDense(path: string, options: BuilderOptions): Linear[] {
+  const { source } = openModel(path, options);
+  try {
+    return GGUF_DENSE.filter((name) => source.has(`${name}.weight`)).map((name) => {
+      const [outputs, inputs] = source.shapeOf(`${name}.weight`);
+      return linear(inputs, outputs, source.builder.pp(name), { bias: source.has(`${name}.bias`) });
+    });
+  } finally {
+    source.close();
   }
 }
 

@@ -48,7 +48,7 @@ export function loadModel<M extends Module = Module>(path: string, options: Load
   try {
     const { row, type } = familyOf(opened, options.kind);
     const config = new Config(opened.json, source.format === 'gguf' ? path : `${path}/config.json`);
-    const kind = row.kindOf?.(config) ?? row.kind;
+    const kind = row.kindOf?.(config, source) ?? row.kind;
     if (options.kind && kind !== options.kind)
       throw new UnsupportedError(`${path}: is of type ${type}, a model of kind ${kind}, not ${options.kind}`);
     if (options.types && !options.types.includes(type))

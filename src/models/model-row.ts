@@ -52,7 +52,7 @@ export interface ModelRow<M extends Module = Module> {
   /** What models of this family are for. */
   readonly kind: ModelKind;
   /** What a config is for, where one of this family may be for something else. */
-  readonly kindOf?: (config: Config) => ModelKind;
+  readonly kindOf?: (config: Config, source: ModelSource) => ModelKind;
   /** config.json's model_type. */
   readonly types: readonly string[];
   /** GGUF's general.architecture. */

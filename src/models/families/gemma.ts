@@ -115,7 +115,7 @@ const gemma3 = family({
     prefixes: ['model.language_model.', 'language_model.model.'],
     ignored: /(vision_tower|multi_modal_projector)\./,
   },
-  gguf: { architectures: ['gemma3'], oneAdded: true },
+  gguf: { architectures: ['gemma3', 'gemma-embedding'], oneAdded: true, ignored: /^dense_[23]\./ },
 });
 
 export const GEMMA_FAMILIES = [gemma, gemma2, gemma3];

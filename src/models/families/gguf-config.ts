@@ -230,6 +230,11 @@ const MORE: Readonly<Record<string, (m: Metadata, c: Json) => Json>> = {
     layer_types: layerTypes(m, c.num_hidden_layers, (i) => (i + 1) % 6 !== 0),
     ...gemmaRopes(m, c),
   }),
+  'gemma-embedding': (m, c) => {
+    // What follows the mean of a text; EmbeddingModel reads it.
+    for (const key of ['dense_2', 'dense_3']) for (const side of ['in', 'out']) m.get(`${key}_feat_${side}`);
+    return { ...MORE.gemma3(m, c), use_bidirectional_attention: true };
+  },
   gemma3n: (m, c) => ({
     ...windowedRopes(m, c),
     intermediate_size: m.list('feed_forward_length')?.map(Number) ?? c.intermediate_size,

@@ -143,7 +143,8 @@ const TYPES: Readonly<Record<string, string | Several>> = {
   xverse: { types: [], of: () => 'llama' },
   // Read only: what these files say in numbers, folders say in tensors, or by layer.
   apertus: { types: [], of: () => 'apertus' },
-  gemma3n: { types: [], of: () => 'gemma3n_text' },
+  ...{ gemma3n: { types: [], of: () => 'gemma3n_text' }, 'gemma-embedding': { types: [], of: () => 'gemma3_text' } },
+  'llama-embed': { types: [], of: () => 'llama' },
   gemma4: { types: [], of: () => 'gemma4_text' },
   minicpm3: { types: [], of: () => 'minicpm3' },
   dbrx: { types: [], of: () => 'dbrx' },

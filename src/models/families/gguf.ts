@@ -1,4 +1,5 @@
 // Features of GGUF files, and the names that llama.cpp's converters give to tensors.
+import { UnsupportedError } from '../../base/errors.js';
 import { sizeOf } from '../../base/shape.js';
 import type { Tensor } from '../../tensor/tensor.js';
 import { Config } from '../config.js';
@@ -46,6 +47,11 @@ export function ggufFeatures(
 ): Features {
   const { source } = m;
   const f = features(new Config(ggufConfig(m), source.path));
+  const bothWays = m.get('attention.causal') === false;
+  if (bothWays && !f.bothWays && f.layers.some(({ mixer: x }) => x.kind === 'attention' && x.window !== undefined))
+    throw new UnsupportedError(
+      `${source.path}: ${m.architecture} has windows and looks both ways, which is not served`,
+    );
   if (!looksAtUnread) m.refuseUnread();
   const permuted = row.permuted?.includes(m.architecture) ?? false;
   const divided = source.has('rope_freqs.weight') && !row.ownDivisors;
@@ -69,7 +75,8 @@ export function ggufFeatures(
     const qkNorm = x.qkNorm && { ...x.qkNorm, norm: adjustNorm(x.qkNorm.norm, one) };
     return { ...x, ...(x.rope && { rope: turned(x.rope) }), ...(qkNorm && { qkNorm }) };
   };
-  return { ...f, norm: adjustNorm(f.norm, one), layers: f.layers.map((l) => ({ ...l, mixer: mixer(l.mixer) })) };
+  const layers = f.layers.map((l) => ({ ...l, mixer: mixer(l.mixer) }));
+  return { ...f, norm: adjustNorm(f.norm, one), layers, ...(bothWays && { bothWays }) };
 }
 
 /** Any architecture may keep queries, keys and values in one tensor, and experts' gates over their ups. */

@@ -57,8 +57,8 @@ const llama = family({
   features: llamaFeatures,
   names: LLAMA_NAMES,
   gguf: {
-    architectures: ['llama', 'seed_oss', 'internlm2', 'exaone', 'xverse'],
-    permuted: ['llama', 'internlm2', 'xverse'],
+    architectures: ['llama', 'seed_oss', 'internlm2', 'exaone', 'xverse', 'llama-embed'],
+    permuted: ['llama', 'internlm2', 'xverse', 'llama-embed'],
     names: { beforeMlp: ['ffn_norm', 'post_attention_norm'] },
     written: (a) => (a === 'seed_oss' ? { beforeMlp: 'post_attention_norm' } : {}),
   },

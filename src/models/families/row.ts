@@ -157,7 +157,10 @@ const fileNames = (gguf: GgufRow, own: FamilyRow): GgufRow => ({
 /** A model that continues texts, or one that sorts them. */
 type Built = CausalLM | DecoderEncoder;
 const headed = (c: Config): boolean => classifies(c) || classifiesTokens(c);
-const kindOf = (c: Config): ModelKind => (headed(c) ? 'encoder' : 'decoder');
+/** The head of rerankers in GGUF files. */
+const RANK = 'cls.output';
+const kindOf = (c: Config, source: ModelSource): ModelKind =>
+  headed(c) || (source.format === 'gguf' && source.has(`${RANK}.weight`)) ? 'encoder' : 'decoder';
 function fromFolder(row: FamilyRow, config: Config, source: ModelSource, options: ModelOptions): Built {
   refuseHeads(config, 'QuestionAnswering', 'MultipleChoice');
   const { features, names } = described(row, config, source);
@@ -174,6 +177,7 @@ export function family(row: FamilyRow): ModelRow<Built> {
       const metadata = new Metadata(source);
       const own = typeRow(metadata);
       const gguf = row.gguf as GgufRow;
+      const labels = Array.from((metadata.get('classifier.output_labels') ?? []) as Iterable<string>);
       const features = ggufFeatures(gguf, own.features, metadata);
       checkRouter(metadata, features);
       if (features.tied) source.ignore(/^output\.weight$/);
@@ -183,7 +187,10 @@ export function family(row: FamilyRow): ModelRow<Built> {
       for (let i = 0; i < more; i++) source.ignore(layerTensors('blk.{i}', features.layers.length + i));
       const borrow = features.layers.flatMap(({ mixer: m }, i) => (keyed(m) && !keyKeeper(m) ? [i] : []));
       if (borrow.length > 0) source.ignore(new RegExp(`^blk\\.(${borrow.join('|')})\\.attn_(k|v|k_norm)\\.`));
-      return decoder(features, ggufNames(fileNames(gguf, own), features), source, options);
+      const names = ggufNames(fileNames(gguf, own), features);
+      if (!source.has(`${RANK}.weight`)) return decoder(features, names, source, options);
+      const c = new ConfigReader({ id2label: { ...labels } }, source.path);
+      return decoderWithHead(c, source, decoder(features, names, source, { ...options, encodes: true }), [RANK]);
     }
     return fromFolder(row, config, source, options);
   };
