@@ -210,10 +210,15 @@ test('calls or an answer: either, whole, and several calls where they may be sev
 test('blanks of JSON are counted, with a schema and without', async () => {
   const worker = new GrammarWorker(tokenizer, VOCABULARY);
   for (const grammar of [{ kind: 'json' }, SCHEMA] as const) {
-    assert.equal(await takes(worker, grammar, `{${'\n'.repeat(16)}"name": "x"}`), true);
-    assert.equal(await takes(worker, grammar, `{${'\n'.repeat(40)}"name": "x"}`), false);
+    assert.equal(await takes(worker, grammar, `{${' '.repeat(16)}"name": "x"}`), true);
+    assert.equal(await takes(worker, grammar, `{${' '.repeat(40)}"name": "x"}`), false);
+    assert.equal(await takes(worker, grammar, `{\n${' '.repeat(12)}"name": "x"\n\n}`), true);
+    assert.equal(await takes(worker, grammar, `{${'\n'.repeat(8)}"name": "x"}`), false, 'lines with nothing in them');
     assert.equal(await takes(worker, grammar, `{"name": "${' '.repeat(40)}"}`), true);
   }
+  const few = { ...SCHEMA, blanks: 1 };
+  assert.equal(await takes(worker, few, '{ "name": "a    b" }'), true);
+  assert.equal(await takes(worker, few, `{ ${' '.repeat(4)}"name": "x"}`), false);
   await worker.dispose();
 });
 

@@ -152,6 +152,7 @@ describe('chat completions', { skip: noModel }, () => {
       kind: 'schema',
       schema: WEATHER.function.parameters,
       loose: true,
+      blanks: 1,
     });
     assert.equal(named.message.tool_calls[0].function.arguments, '{"city": "Oslo"}');
     assert.equal(named.message.content, null);
@@ -275,6 +276,30 @@ describe('chat completions', { skip: noModel }, () => {
       const { error } = await got.json();
       assert.deepEqual([error.message, error.param], ['grammar: no such type', param]);
     }
+  });
+
+  test('a schema that no grammar keeps is refused before a stream begins', async () => {
+    await using s = await scripted(hello);
+    const schema = { type: 'object', properties: { a: { type: 'integer', multipleOf: 3 } } };
+    const ask = { messages: user('?'), stream: true };
+    const chat = { ...ask, response_format: { type: 'json_schema', json_schema: { name: 'x', schema } } };
+    const response = { input: '?', stream: true, text: { format: { type: 'json_schema', name: 'x', schema } } };
+    const message = { ...ask, max_tokens: 5, output_config: { format: { type: 'json_schema', schema } } };
+    for (const [path, body, param] of [
+      ['/v1/chat/completions', chat, 'response_format'],
+      ['/v1/responses', response, 'text'],
+      ['/v1/messages', message, undefined],
+    ] as const) {
+      const got = await s.post(path, body);
+      const { error } = await got.json();
+      assert.deepEqual([got.status, error.param], [400, param], path);
+      assert.match(error.message, /\/properties\/a: multipleOf is not expressed/);
+    }
+    assert.equal(s.engine.requests.length, 0);
+    const asTool = { type: 'function', function: { name: 'f', parameters: schema } };
+    const bound = await s.post('/v1/chat/completions', { ...ask, tools: [asTool], tool_choice: 'required' });
+    assert.equal(bound.status, 200, 'in schemas of tools such words are passed over');
+    await bound.text();
   });
 
   test('an error inside a stream is told there', async () => {

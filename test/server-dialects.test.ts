@@ -187,6 +187,8 @@ describe('/v1/responses', { skip: noModel }, () => {
     assert.equal(all.at(-1).response.output.length, 3);
     const texts = all.filter((e) => e.type.startsWith('response.output_text.'));
     assert.ok(texts.every((e) => Array.isArray(e.logprobs)));
+    const call = all.find((e) => e.type === 'response.function_call_arguments.done');
+    assert.equal(call.name, all.at(-1).response.output[2].name);
   });
   test('tools that are allowed', async () => {
     await using s = await scripted({ answer: () => ['[{"name": "weather", "arguments": {}}]'] });

@@ -4,8 +4,11 @@ import { once } from 'node:events';
 import { connect } from 'node:net';
 import { describe, test } from 'node:test';
 import { ArgumentError } from '../src/base/errors.js';
+import { takeAddress } from '../src/server/address.js';
 import { jsonLog, serve } from '../src/server/index.js';
+import { serveAt } from '../src/server/listen.js';
 import { RateLimiter } from '../src/server/limits.js';
+import { Figures } from '../src/server/prometheus.js';
 import { events, noModel, scripted, ScriptedEngine } from './server-support.js';
 
 const plainResponse = globalThis.Response;
@@ -269,6 +272,61 @@ describe('the server', { skip: noModel }, () => {
     assert.match(second.id, /^req_[0-9a-f]{32}$/);
     assert.equal(second.finish, 'end');
     assert.ok(!lines.join('').includes('hi'), 'what was asked is not in the log');
+  });
+
+  test('an address is taken before there is a model, and tells so until there is one', async () => {
+    const address = await takeAddress({ port: 0 });
+    await assert.rejects(takeAddress({ port: address.port }), /another program listens there/);
+    await assert.rejects(takeAddress({ host: '203.0.113.1', withoutKeys: true, port: 0 }), ArgumentError);
+    const health = async (): Promise<unknown[]> => {
+      const got = await fetch(`${address.url}/health`);
+      return [got.status, await got.json()];
+    };
+    assert.deepEqual(await health(), [503, { status: 'loading' }]);
+    const headers = { 'content-type': 'application/json' };
+    const early = await fetch(address.url + CHAT, { method: 'POST', headers, body: JSON.stringify(ask) });
+    assert.deepEqual([early.status, early.headers.get('retry-after')], [503, '2']);
+    assert.equal(((await early.json()) as { error: { code: string } }).error.code, 'loading');
+    const server = serveAt(address, { engine: new ScriptedEngine(hello) });
+    assert.deepEqual(await health(), [200, { status: 'ok' }]);
+    await server.close(0);
+    const again = await takeAddress({ port: address.port });
+    await again.close();
+    await assert.rejects(fetch(`${address.url}/health`));
+  });
+
+  test('figures as Prometheus reads them', () => {
+    const figures = new Figures();
+    const count = figures.counter('asked_total', 'Requests.');
+    const time = figures.histogram('seconds', 'Times.', [0.5, 1]);
+    figures.gauge('share', 'A share.', {}, () => 0.25);
+    count({ path: 'a "b"\n\\c' });
+    count({ path: 'x' }, 2);
+    count({ path: 'x' });
+    for (const seconds of [0.25, 0.5, 0.75, 4]) time({ of: 'm' }, seconds);
+    assert.equal(
+      figures.text(),
+      [
+        '# HELP asked_total Requests.',
+        '# TYPE asked_total counter',
+        'asked_total{path="a \\"b\\"\\n\\\\c"} 1',
+        'asked_total{path="x"} 3',
+        '',
+        '# HELP seconds Times.',
+        '# TYPE seconds histogram',
+        'seconds_bucket{le="0.5",of="m"} 2',
+        'seconds_bucket{le="1",of="m"} 3',
+        'seconds_bucket{le="+Inf",of="m"} 4',
+        'seconds_sum{of="m"} 5.5',
+        'seconds_count{of="m"} 4',
+        '',
+        '# HELP share A share.',
+        '# TYPE share gauge',
+        'share 0.25',
+        '',
+        '',
+      ].join('\n'),
+    );
   });
 
   test('models, health, status, metrics, openapi', async () => {

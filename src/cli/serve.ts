@@ -6,7 +6,7 @@ import { packageVersion } from '../base/paths.js';
 import { readText } from '../io/byte-source.js';
 import type { Group } from '../distributed/index.js';
 import type { EmbeddingModel } from '../models/index.js';
-import { checkedAddress } from '../server/keys.js';
+import { type TakenAddress, takeAddress } from '../server/address.js';
 import { jsonLog, type Log, silentLog } from '../server/log.js';
 import type { ServedModels } from '../server/served.js';
 import { TOOL_FORMATS } from '../server/tools/formats.js';
@@ -65,7 +65,7 @@ const OPTIONS = {
 } as const;
 
 type StartEngine = typeof import('./served-engine.js').startEngine;
-type Serve = typeof import('../server/index.js').serve;
+type ServeAt = typeof import('../server/listen.js').serveAt;
 
 const parsed = (argv: readonly string[]) => parseArgs({ args: [...argv], allowPositionals: true, options: OPTIONS });
 type Given = ReturnType<typeof parsed>['values'];
@@ -96,7 +96,6 @@ export async function run(argv: readonly string[]): Promise<number> {
     return 0;
   }
   const settings = serverSettings(given);
-  checkedAddress(settings);
   const experts = expertsOf('serve', given.experts);
   const wanted = {
     values: engineValues(given),
@@ -107,12 +106,15 @@ export async function run(argv: readonly string[]): Promise<number> {
   if (place().size > 1 && given['only-embeddings'])
     throw new ArgumentError('serve: embedding models are not shared out among ranks; start one process');
   if (place().rank > 0) return followWorld(wanted);
-  const serving = import('../server/index.js'); // read while the engine's thread begins
-  serving.catch(() => {}); // told where it is waited for
-  const engine = given['only-embeddings'] ? undefined : await startedEngine({ command: 'serve', ...wanted });
+  const address = await takeAddress(settings);
+  let engine: ThreadedEngine<ServedFacts> | undefined;
   try {
-    await listen(given, settings, engine, (await serving).serve);
+    const serving = import('../server/listen.js'); // read while the engine's thread begins
+    serving.catch(() => {}); // told where it is waited for
+    engine = given['only-embeddings'] ? undefined : await startedEngine({ command: 'serve', ...wanted });
+    await answerAt(address, given, settings, engine, (await serving).serveAt);
   } finally {
+    await address.close();
     await engine?.dispose();
   }
   return 0;
@@ -123,11 +125,12 @@ async function startedEngine(wanted: Parameters<StartEngine>[0]): ReturnType<Sta
   return startEngine(wanted, endSoon);
 }
 
-async function listen(
+async function answerAt(
+  address: TakenAddress,
   given: Given,
   settings: Settings,
   engine: ThreadedEngine<ServedFacts> | undefined,
-  serve: Serve,
+  serveAt: ServeAt,
 ): Promise<void> {
   const embedder = await openEmbedder(given);
   const models: ServedModels = {
@@ -136,7 +139,7 @@ async function listen(
     ...(given.alias && { aliases: given.alias }),
     ...(given['tool-format'] && { toolFormat: given['tool-format'] }),
   };
-  const server = await serve(models, settings);
+  const server = serveAt(address, models, settings);
   const ended = untilSignal(server.close); // whoever reads that it is ready may end it
   if (engine) tellReady(engine, settings.log, server.url);
   console.log(`chat at ${server.url}/  status at ${server.url}/status  API at ${server.url}/v1  (Ctrl-C ends)`);

@@ -32,25 +32,33 @@ function load(): Xgrammar {
 }
 
 /**
- * Blanks in a row between the parts of a value: models that know no better would write nothing else. They are counted
- * here, since a grammar that counts takes some forty times as long to compile.
+ * Blanks and ends of lines in a row between the parts of a value: models that know no better would write nothing else.
+ * They are counted here, since a grammar that counts takes some forty times as long to compile.
  */
 const BLANKS = 16;
+const LINES = 2;
 /** Blanks as vocabularies write their bytes. */
 const isBlank = (character: string): boolean => 'ĠĊĉč'.includes(character);
 /** Where an answer in JSON stands: within a text, and how many blanks came last outside of one. */
 class BlankCount {
+  readonly #most: number;
   #within = false;
   #escaped = false;
   #row = 0;
+  #lines = 0;
+  constructor(most = BLANKS) {
+    this.#most = most;
+  }
   get full(): boolean {
-    return this.#row >= BLANKS;
+    return this.#row >= this.#most || this.#lines >= LINES;
   }
   read(piece: string): void {
     for (const character of piece) {
       if (character === '"' && !this.#escaped) this.#within = !this.#within;
       this.#escaped = this.#within && character === '\\' && !this.#escaped;
-      this.#row = !this.#within && isBlank(character) ? this.#row + 1 : 0;
+      const blank = !this.#within && isBlank(character);
+      this.#row = blank ? this.#row + 1 : 0;
+      this.#lines = blank ? this.#lines + Number(character === 'Ċ') : 0;
     }
   }
 }
@@ -145,7 +153,8 @@ async function handle(task: GrammarTask): Promise<void> {
     const compiled = await COMPILE[task.grammar.kind](compiler as GrammarCompiler, task.grammar as never);
     const ends = [...task.ends];
     const matcher = await Matcher.createGrammarMatcher(compiled, ends.length > 0 ? ends : undefined, ends.length === 0);
-    const count = hasJson(task.grammar) ? new BlankCount() : undefined;
+    const { grammar } = task;
+    const count = hasJson(grammar) ? new BlankCount(grammar.kind === 'schema' ? grammar.blanks : undefined) : undefined;
     const state = { matcher, mask: new Int32Array(task.mask), count };
     states.set(task.open, state);
     for (const token of task.tokens) accept(state, token);

@@ -6,7 +6,7 @@ import { BYTE_CHARACTERS } from '../tokenizers/byte-level.js';
 import type { Tokenizer } from '../tokenizers/index.js';
 import type { TokenMask } from './choose.js';
 import { BEGINNING, MatcherThread, type Patience } from './grammar-queue.js';
-import { keptSchema } from './kept-schema.js';
+import { keptGrammar } from './kept-schema.js';
 import type { Grammar } from './request.js';
 
 /** One answer's place in its grammar. */
@@ -134,14 +134,6 @@ class State implements GrammarState {
   close(): void {
     this.#gone();
   }
-}
-
-/** The same grammar, with schemas that are kept word by word. */
-function keptGrammar(g: Grammar): Grammar {
-  if (g.kind === 'schema') return { ...g, schema: keptSchema(g.schema, g.loose) };
-  if (g.kind === 'either') return { ...g, of: g.of.map(keptGrammar) };
-  if (g.kind !== 'marked') return g;
-  return { ...g, texts: g.texts.map((t) => ({ ...t, content: keptGrammar(t.content) })) };
 }
 
 /** Threads that are started at most, each with the vocabulary: some hundred megabytes where that is large. */

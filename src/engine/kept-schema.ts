@@ -1,6 +1,7 @@
 // JSON schemas as xgrammar keeps them: what it passes over without a word is written in another way, or refused by
 // name.
 import { ArgumentError } from '../base/errors.js';
+import type { Grammar } from './request.js';
 
 type Schema = Readonly<Record<string, unknown>>;
 const isSchema = (v: unknown): v is Schema => typeof v === 'object' && v !== null && !Array.isArray(v);
@@ -115,4 +116,12 @@ export function keptSchema(given: unknown, loose = false, at = ''): unknown {
       out[word] = Object.fromEntries(Object.entries(named).map(([name, v]) => [name, inner(v, word, name)]));
   }
   return out;
+}
+
+/** The same grammar, with schemas that are kept word by word. */
+export function keptGrammar(g: Grammar): Grammar {
+  if (g.kind === 'schema') return { ...g, schema: keptSchema(g.schema, g.loose) };
+  if (g.kind === 'either') return { ...g, of: g.of.map(keptGrammar) };
+  if (g.kind !== 'marked') return g;
+  return { ...g, texts: g.texts.map((t) => ({ ...t, content: keptGrammar(t.content) })) };
 }

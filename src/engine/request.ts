@@ -14,6 +14,8 @@ export type Grammar =
       readonly schema: unknown;
       /** Words of the schema that no grammar expresses are passed over; they are refused unless this is said. */
       readonly loose?: boolean;
+      /** Blanks in a row between the parts of a value, at most (default 16). */
+      readonly blanks?: number;
     }
   | { readonly kind: 'regex'; readonly pattern: string }
   | { readonly kind: 'ebnf'; readonly grammar: string }

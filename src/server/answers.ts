@@ -1,6 +1,7 @@
 // A request's answers from the engine, step by step: counted for log and metrics, and ended with its client.
 import type { Engine, Generation, GenerationRequest, Piece, TokenLogprob, Usage } from '../engine/request.js';
 import { ArgumentError } from '../base/errors.js';
+import { keptGrammar } from '../engine/kept-schema.js';
 import type { AnswerParser, AnswerPart } from './answer-parser.js';
 import { ApiError, badRequest } from './errors.js';
 import type { ServerContext } from './exchange.js';
@@ -30,8 +31,8 @@ export class Answers {
   readonly #grammarField: string | undefined;
 
   /**
-   * Throws what the engine has against the request, before a byte is sent. Faults of a grammar come later: they name
-   * the field that it stands in.
+   * Throws what the engine has against the request, before a byte is sent, and what a schema says in vain. Faults of
+   * other grammars come later; all of these name the field that the grammar stands in.
    */
   constructor(c: ServerContext, engine: Engine, request: GenerationRequest, tools: ServerTools, grammarField?: string) {
     this.#grammarField = grammarField;
@@ -39,9 +40,18 @@ export class Answers {
     this.#tools = tools;
     this.#model = engine.name;
     this.#answers = request.n ?? 1;
+    try {
+      if (request.grammar) keptGrammar(request.grammar);
+    } catch (error) {
+      throw this.#placed(error);
+    }
     c.var.tally.model = engine.name;
     c.var.tally.promptTokens = (c.var.tally.promptTokens ?? 0) + request.prompt.length;
     this.#generation = engine.submit({ ...request, signal: c.var.ending.signal });
+  }
+  #placed(error: unknown): unknown {
+    const ofGrammar = error instanceof ArgumentError && error.message.startsWith('grammar: ');
+    return ofGrammar ? badRequest(error.message, this.#grammarField) : error;
   }
   cancel(): void {
     this.#generation.cancel();
@@ -76,8 +86,7 @@ export class Answers {
           headers: { 'x-should-retry': 'false' },
         });
     } catch (error) {
-      const ofGrammar = error instanceof ArgumentError && error.message.startsWith('grammar: ');
-      throw ofGrammar ? badRequest(error.message, this.#grammarField) : error;
+      throw this.#placed(error);
     } finally {
       const usage = await this.#generation.usage;
       tally.tokens = (tally.tokens ?? 0) + usage.tokens;

@@ -94,6 +94,8 @@ function formatGrammar(format: NonNullable<ChatRequest['response_format']>): Gra
   }
 }
 
+/** Calls are read by programs: tokens for more blanks than one, which some models write many of, would be lost. */
+const callGrammar = (schema: unknown): Grammar => ({ kind: 'schema', schema, loose: true, blanks: 1 });
 /** Calls that must come: the grammar that binds the answer to them, and who reads it. */
 function forcedCalls(
   choice: 'required' | { readonly name: string },
@@ -103,7 +105,7 @@ function forcedCalls(
   if (choice !== 'required') {
     const schema = schemas.get(choice.name);
     if (!schema) throw noTool(choice.name);
-    return { grammar: { kind: 'schema', schema, loose: true }, reader: () => new ArgumentsReader(choice.name) };
+    return { grammar: callGrammar(schema), reader: () => new ArgumentsReader(choice.name) };
   }
   const calls = [...schemas].map(([name, parameters]) => ({
     type: 'object',
@@ -113,7 +115,7 @@ function forcedCalls(
   }));
   const items = calls.length === 1 ? calls[0] : { anyOf: calls };
   const schema = { type: 'array', items, minItems: 1, ...(!parallel && { maxItems: 1 }) };
-  return { grammar: { kind: 'schema', schema, loose: true }, reader: () => new ListReader() };
+  return { grammar: callGrammar(schema), reader: () => new ListReader() };
 }
 /** The model chooses between calls and an answer of the format; what cannot be told apart or written is refused. */
 function callsOrAnswer(answer: Grammar, schemas: ToolSchemas, parallel: boolean, chatter: Chatter): Grammar {

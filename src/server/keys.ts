@@ -36,13 +36,20 @@ export const isLoopback = (host: string): boolean => {
   return bare === 'localhost' || bare === '::1' || (isIPv4(bare) && bare.startsWith('127.'));
 };
 
-/** Where a server may listen, and under which keys: asked before a model is read for it. */
-export function checkedAddress(given: {
+/** Where to listen, and who may ask. */
+export interface WantedAddress {
+  /** Default 127.0.0.1: this machine alone. */
   readonly host?: string;
+  /** Default 8080; 0 takes a free one. */
   readonly port?: number;
+  /** Keys of which one must be sent; none: this machine may ask without one. */
   readonly keys?: readonly string[];
+  /** Listen for others without a key. */
   readonly withoutKeys?: boolean;
-}): { host: string; port: number; keys: Keys } {
+}
+
+/** The same, if a server may listen there. */
+export function checkedAddress(given: WantedAddress): { host: string; port: number; keys: Keys } {
   const { host = '127.0.0.1', port = 8080 } = given;
   const keys = new Keys(given.keys ?? []);
   if (!Number.isInteger(port) || port < 0 || port > 65535)

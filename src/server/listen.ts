@@ -1,25 +1,16 @@
 // A server on an address: who may reach it is decided here; it ends in order, answers under way first.
-import type { Server, ServerResponse } from 'node:http';
-import type { AddressInfo } from 'node:net';
-import { createAdaptorServer } from '@hono/node-server';
-import { ArgumentError } from '../base/errors.js';
+import type { ServerResponse } from 'node:http';
+import { getRequestListener } from '@hono/node-server';
+import { type TakenAddress, takeAddress } from './address.js';
 import { createApp } from './app.js';
-import { checkedAddress, isLoopback } from './keys.js';
+import { isLoopback, type WantedAddress } from './keys.js';
 import { DEFAULT_LIMITS, type Limits } from './limits.js';
 import { type Log, silentLog } from './log.js';
 import type { ServedModels } from './served.js';
 import { ServerParts } from './server-parts.js';
 
 /** Where to listen, who may ask, and how much. */
-export interface ServeOptions {
-  /** Default 127.0.0.1: this machine alone. */
-  readonly host?: string;
-  /** Default 8080; 0 takes a free one. */
-  readonly port?: number;
-  /** Keys of which one must be sent; none: this machine may ask without one. */
-  readonly keys?: readonly string[];
-  /** Listen for others without a key. */
-  readonly withoutKeys?: boolean;
+export interface ServeOptions extends WantedAddress {
   /** Limits other than the default ones. */
   readonly limits?: Partial<Limits>;
   /** Where lines of the log go; default: nowhere. */
@@ -44,27 +35,25 @@ export interface RunningServer {
  * given, and then a key is needed.
  */
 export async function serve(models: ServedModels, options: ServeOptions = {}): Promise<RunningServer> {
-  const { log = silentLog, version = '0' } = options;
-  const { host, port, keys } = checkedAddress(options);
-  const limits = { ...DEFAULT_LIMITS, ...options.limits };
-  const parts = new ServerParts(models, limits, log, version);
+  const address = await takeAddress(options);
+  try {
+    return serveAt(address, models, options);
+  } catch (error) {
+    await address.close();
+    throw error;
+  }
+}
+
+/** The same at an address that is taken. */
+export function serveAt(
+  { server, keys, host, port, url, answerBy }: TakenAddress,
+  models: ServedModels,
+  { limits, log = silentLog, version = '0' }: Omit<ServeOptions, keyof WantedAddress> = {},
+): RunningServer {
+  const parts = new ServerParts(models, { ...DEFAULT_LIMITS, ...limits }, log, version);
   const app = createApp(parts, { keys, onlyLocalNames: isLoopback(host) && !keys.required });
-  const server = createAdaptorServer({
-    fetch: app.fetch,
-    // Bodies are read or discarded by our own routes, and the program's Request and Response stay its own.
-    autoCleanupIncoming: false,
-    overrideGlobalObjects: false,
-    // The defaults of Node, said aloud: slow senders of headers and bodies are let go.
-    serverOptions: { headersTimeout: 60_000, requestTimeout: 300_000, keepAliveTimeout: 65_000 },
-  }) as Server;
-  await new Promise<void>((resolve, reject) => {
-    server.once('error', (error: NodeJS.ErrnoException) =>
-      reject(new ArgumentError(`serve: ${host}:${port} cannot be listened on: ${error.code ?? error.message}`)),
-    );
-    server.listen(port, host, () => resolve());
-  });
-  const bound = (server.address() as AddressInfo).port;
-  const shown = host.includes(':') ? `[${host.replace(/^\[|\]$/g, '')}]` : host;
+  // Bodies are read or discarded by our own routes, and the program's Request and Response stay its own.
+  answerBy(getRequestListener(app.fetch, { autoCleanupIncoming: false, overrideGlobalObjects: false }));
   // Connections without a request, and those that never had one, do not count as answers under way.
   const unanswered = new Set<ServerResponse>();
   const endIfAnswered = (): void => {
@@ -79,8 +68,8 @@ export async function serve(models: ServedModels, options: ServeOptions = {}): P
   });
   let closed: Promise<void> | undefined;
   return {
-    url: `http://${shown}:${bound}`,
-    port: bound,
+    url,
+    port,
     parts,
     close: (graceSeconds = 30) => {
       parts.closing = true;

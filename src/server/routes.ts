@@ -89,7 +89,7 @@ export const ROUTES: readonly Route[] = [
   get(
     '/metrics',
     'counters for Prometheus',
-    async (c, { metrics }) => c.body(await metrics.text(), 200, { 'content-type': metrics.contentType }),
+    (c, { metrics }) => c.body(metrics.text(), 200, { 'content-type': metrics.contentType }),
     true,
   ),
   get('/', 'a page to chat with the model', page('chat.html'), true),

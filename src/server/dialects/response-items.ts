@@ -13,8 +13,9 @@ interface Kind {
   readonly done: string;
   /** The name of the whole text in the last event. */
   readonly field: string;
-  /** What its events have beside the text. */
+  /** What its events have beside the text, and what the last one has. */
   readonly told?: object;
+  readonly toldLast?: object;
   /** A part inside of the item, told of on its own. */
   readonly part?: (text: string) => object;
 }
@@ -43,6 +44,7 @@ const call = (id: string, name: string): Kind => ({
   delta: 'response.function_call_arguments.delta',
   done: 'response.function_call_arguments.done',
   field: 'arguments',
+  toldLast: { name },
 });
 
 export class OutputItems {
@@ -92,7 +94,7 @@ export class OutputItems {
   close(cut = false): void {
     const kind = this.#kind;
     if (!kind) return;
-    this.#tell(kind.done, { ...this.#place(), [kind.field]: this.#text, ...kind.told });
+    this.#tell(kind.done, { ...this.#place(), [kind.field]: this.#text, ...kind.told, ...kind.toldLast });
     if (kind.part) this.#tell('response.content_part.done', { ...this.#place(), part: kind.part(this.#text) });
     const item = { id: this.#id, status: cut ? 'incomplete' : 'completed', ...kind.item(this.#text) };
     this.#tell('response.output_item.done', { output_index: this.output.length, item });

@@ -116,7 +116,7 @@ const headOf = (body: ResponsesRequest, model: string): object => ({
   truncation: 'disabled',
   background: false,
   error: null,
-  user: body.user ?? null,
+  ...(body.user != null && { user: body.user }),
 });
 
 export async function responses(c: ServerContext, parts: ServerParts): Promise<Response> {
