@@ -1,7 +1,7 @@
 // The thread of grammars, with one that it never comes to an end with: what was asked before is answered, nothing
 // after.
 import { parentPort } from 'node:worker_threads';
-import type { GrammarTask } from '../src/engine/grammar.js';
+import type { GrammarTask } from '../src/engine/grammar-messages.js';
 
 /** Patterns that begin so never compile. */
 const ENDLESS = 'endless';

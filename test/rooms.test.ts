@@ -137,12 +137,15 @@ test('engines and tensors ask backend.gpu, and import nothing of the GPU backend
   assert.deepEqual(wrong, ['backends/registry.ts']);
 });
 
-test('files do not import each other in a circle', () => {
+/** Rooms whose interfaces name each other: a row's gradient takes tensors, a backend runs rows, a driver has libraries. */
+const SEAMS = ['ops', 'tensor', 'kernels', 'backends', 'driver'];
+
+test('files do not import each other in a circle, nor name each other in one outside of the seams', () => {
   const known = new Map(
     files.map((f) => [
       f,
       importsOf(f)
-        .filter((i) => i.target.startsWith('.') && !i.typeOnly)
+        .filter((i) => i.target.startsWith('.') && !(i.typeOnly && SEAMS.includes(roomOf(f))))
         .map((i) => resolve(f, i.target)),
     ]),
   );

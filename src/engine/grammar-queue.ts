@@ -1,7 +1,7 @@
 // A thread of grammars as its owner sees it: tasks are answered in their order, so what it is at is known, and for how
 // long. A thread that takes long over one thing does not hear anyone: others go elsewhere, and at last it is ended.
 import { Worker } from 'node:worker_threads';
-import type { GrammarReply, GrammarTask } from './grammar.js';
+import type { GrammarReply, GrammarTask } from './grammar-messages.js';
 
 /** Who is told what the thread says. */
 interface Listener {

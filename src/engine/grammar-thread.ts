@@ -5,7 +5,7 @@ import { dirname } from 'node:path';
 import { compileFunction } from 'node:vm';
 import { parentPort } from 'node:worker_threads';
 import type { CompiledGrammar, GrammarCompiler, GrammarMatcher, StructuralTagFormat } from '@mlc-ai/web-xgrammar';
-import type { GrammarReply, GrammarTask } from './grammar.js';
+import type { GrammarReply, GrammarTask } from './grammar-messages.js';
 import { BEGINNING } from './grammar-queue.js';
 import type { Grammar } from './request.js';
 

@@ -4,7 +4,7 @@ import { ArgumentError, DisposedError } from '../base/errors.js';
 import type { CausalLM } from '../models/index.js';
 import type { ChatTemplates, Tokenizer } from '../tokenizers/index.js';
 import { checkAdmission, type EngineFacts } from './admission.js';
-import { Answer, type AnswerShared } from './answer.js';
+import { Answer, type AnswerShared, Request } from './answer.js';
 import { DraftModel } from './draft.js';
 import { type Executor, pageable, type Rows, SoloExecutor, type Work } from './executor.js';
 import { type GrammarCompiler, GrammarWorker } from './grammar.js';
@@ -13,7 +13,6 @@ import { planMemory, stepTokensOf, type MemoryOptions, type MemoryPlan } from '.
 import { agreedPlan, followSteps, LeadingExecutor, ranksOf, type StepGroup } from './ranks.js';
 import { Rates } from './rates.js';
 import type { Engine, EngineLimits, EngineStatus, Generation, GenerationRequest } from './request.js';
-import { Request } from './running-request.js';
 import { type Item, Scheduler } from './scheduler.js';
 import { Sequence } from './sequence.js';
 import { type PieceSink, PieceStream, TokenTexts } from './stream.js';

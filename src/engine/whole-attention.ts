@@ -4,7 +4,7 @@ import { decodes, gpuOf } from '../backends/generation.js';
 import type { CausalLM } from '../models/index.js';
 import { AttentionMixer } from '../models/mixers.js';
 import type { RopeTable } from '../models/rope.js';
-import type { WholeAttend } from '../models/step.js';
+import type { WholeAttend, WholeMixer } from '../models/step.js';
 import { zeros } from '../tensor/create.js';
 import { keep } from '../tensor/scope.js';
 import { Tensor } from '../tensor/tensor.js';
@@ -87,7 +87,7 @@ export class WholeAttention {
   get #mostHeads(): number {
     return Math.max(...this.#model.config.layers.map(({ mixer: m }) => (m.kind === 'attention' ? m.heads : 0)));
   }
-  #takes({ feature: a }: AttentionMixer, { cos }: RopeTable): boolean {
+  #takes({ feature: a }: WholeMixer, { cos }: RopeTable): boolean {
     return attends(a, a) && 2 * cos.shape[1] === a.headDim;
   }
   #floats(weight: Tensor): Tensor {

@@ -2,25 +2,32 @@
 // vector that a head sees.
 import { arange, tensor } from '../tensor/create.js';
 import type { Tensor } from '../tensor/tensor.js';
-import type { Bart } from './bart.js';
 import type { Config } from './config.js';
 import { ClassifierHead, type EncoderInput, type EncoderOutput, TextEncoder } from './encoder.js';
+import type { Seq2Seq, Seq2SeqState } from './seq2seq.js';
 import type { ModelSource } from './source.js';
 
 /** Those whose answers begin with the text's last token, its language, not with a token of their own. */
 const WRAPPED = ['mbart', 'plbart'];
 const HEAD = { dense: ['classification_head.dense', 'tanh'], out: 'classification_head.out_proj' } as const;
 
+/** What a classifier asks of the model that reads and writes. */
+type ReaderWriter = Seq2Seq & {
+  readonly encoder: { readonly room: number };
+  readonly decoder: { readonly room: number };
+  hidden(ids: Tensor, state: Seq2SeqState): Tensor;
+};
+
 export class BartClassifier extends TextEncoder {
   readonly width: number;
   readonly maxTokens: number;
-  readonly model: Bart;
+  readonly model: ReaderWriter;
   override readonly classifier: ClassifierHead;
   readonly #start: number | undefined;
   readonly #padding: number;
   readonly #end: number;
   constructor(
-    model: Bart,
+    model: ReaderWriter,
     classifier: ClassifierHead,
     width: number,
     tokens: { readonly start: number | undefined; readonly padding: number; readonly end: number },
@@ -60,7 +67,7 @@ export class BartClassifier extends TextEncoder {
   }
 }
 
-export function bartClassifier(c: Config, source: ModelSource, model: Bart, width: number): BartClassifier {
+export function bartClassifier(c: Config, source: ModelSource, model: ReaderWriter, width: number): BartClassifier {
   const wrapped = WRAPPED.includes(c.text('model_type'));
   const end = c.count('eos_token_id', 2);
   return new BartClassifier(model, new ClassifierHead(c, source, width, HEAD), width, {

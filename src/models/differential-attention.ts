@@ -6,7 +6,8 @@ import type { Tensor } from '../tensor/tensor.js';
 import type { Attention } from './features.js';
 import type { MixerContext } from './mixers.js';
 import { rowOrder } from './rope.js';
-import type { Role, Weights } from './weights.js';
+import type { Role } from './roles.js';
+import type { Weights } from './weights.js';
 
 /** Products of two vectors each: the first pair adds to the part that is taken away, the second takes from it. */
 const PAIRS: readonly Role[] = ['pairQuery1', 'pairKey1', 'pairQuery2', 'pairKey2'];

@@ -1,6 +1,6 @@
 // What a decoder-only transformer can differ in, as independent switches; a family's row turns its config into these.
 import type { RopeFeature } from './rope.js';
-import type { Role } from './weights.js';
+import type { Role } from './roles.js';
 
 export interface NormFeature {
   /** 'none' leaves things as they are. */

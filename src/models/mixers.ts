@@ -12,7 +12,8 @@ import { type RopeTable, rowOrder } from './rope.js';
 import type { Step } from './step.js';
 import type { Shard } from './shard.js';
 import { reorderHeads } from './stored-rows.js';
-import type { LinearPart, Role, Weights } from './weights.js';
+import type { Role } from './roles.js';
+import type { LinearPart, Weights } from './weights.js';
 
 /**
  * Root-mean-square or layer norm, by its feature. A weight stored as a difference from one is kept in f32 with the one

@@ -14,7 +14,8 @@ import type { DenseAndExperts, DenseMlp, Experts, NormFeature } from './features
 import { addedTo, type Norm, norm } from './mixers.js';
 import type { ShardGroup } from './shard.js';
 import type { Step } from './step.js';
-import type { Role, Weights } from './weights.js';
+import type { Role } from './roles.js';
+import type { Weights } from './weights.js';
 
 /** Gate and up side by side in the last dimension: act(gate) * up. */
 function gatedBy(name: string, x: Tensor): Tensor {

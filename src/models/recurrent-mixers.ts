@@ -14,7 +14,8 @@ import { type FadeTables, scan, scanByTables, scanChannels } from './linear-atte
 import { AttentionMixer, type MixerContext, type Norm, norm } from './mixers.js';
 import { recurrence, selectiveScan } from './selective-scan.js';
 import type { Shard } from './shard.js';
-import type { Role, Weights } from './weights.js';
+import type { Role } from './roles.js';
+import type { Weights } from './weights.js';
 
 /** x (b, t, channels) through the convolution and the activation. */
 function convolved(x: Tensor, { layer, step }: MixerContext, weight: Tensor, bias?: Tensor): Tensor {

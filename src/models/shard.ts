@@ -22,7 +22,7 @@ import {
   type Mixer,
   type Mlp,
 } from './features.js';
-import type { Role } from './weights.js';
+import type { Role } from './roles.js';
 
 /** What a model asks of the ranks it is shared out among; a Group of wick/distributed has it. */
 export interface ShardGroup {

@@ -9,7 +9,6 @@ import { keep, keeper } from '../tensor/scope.js';
 import type { Tensor } from '../tensor/tensor.js';
 import { type HeadSizes, trainedAttention } from '../tensor/trained-attention.js';
 import { type Attention, type Features, keyKeeper, remembers, WIDEST_HEAD } from './features.js';
-import type { AttentionMixer } from './mixers.js';
 import type { RopeTable } from './rope.js';
 
 /** What a layer asks of the run it is part of. Engines with pages or batches of their own implement this. */
@@ -56,6 +55,12 @@ export interface Step {
   /** What `scan` makes of x's, each (b, t, ...), and of the state that the layer remembers: answers (b, t, ...). */
   overState(layer: number, xs: readonly Tensor[], scan: Scan): Tensor;
 }
+/** What a layer's attention looks like to a step that does all of it. */
+export interface WholeMixer {
+  readonly feature: Attention;
+  readonly qNorm: { readonly inner: { readonly weight?: Tensor | undefined } } | undefined;
+  readonly kNorm: { readonly inner: { readonly weight?: Tensor | undefined } } | undefined;
+}
 /**
  * Attention of a layer from the product (b, t, (heads + 2 kvHeads) dim) before norms and rope; undefined where the
  * features of the mixer ask for more.
@@ -63,7 +68,7 @@ export interface Step {
 export type WholeAttend = (
   layer: number,
   qkv: Tensor,
-  mixer: AttentionMixer,
+  mixer: WholeMixer,
   tables: RopeTable,
 ) => WholeAnswers | undefined;
 /** Answers to the first `count` of t tokens. */

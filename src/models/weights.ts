@@ -15,33 +15,9 @@ import { keep, scope } from '../tensor/scope.js';
 import { QTensor, type Weight } from '../tensor/qtensor.js';
 import type { Tensor } from '../tensor/tensor.js';
 import type { HeadSizes } from './features.js';
+import type { Role } from './roles.js';
 import type { Shard } from './shard.js';
 import { reorderHeads, take, type Taken } from './stored-rows.js';
-
-/** Parts of the whole model. */
-export const MODEL_ROLES = [
-  ...['embed', 'positions', 'embedNorm', 'layerEmbed', 'layerInputs', 'layerInputNorm'],
-  ...['embedIn', 'embedOut', 'streamsIn', 'streamsOut', 'finalNorm', 'headLayer', 'headNorm', 'head'],
-] as const;
-/** Parts of a layer. */
-export const LAYER_ROLES = [
-  ...['beforeMixer', 'afterMixer', 'beforeMlp', 'afterMlp'],
-  ...['q', 'k', 'v', 'o', 'qNorm', 'kNorm', 'sinks', 'qRouter', 'oSum', 'expertsSum'],
-  ...['pairQuery1', 'pairKey1', 'pairQuery2', 'pairKey2'],
-  ...['qA', 'qANorm', 'qB', 'kvA', 'kvANorm', 'kvB'],
-  ...['gate', 'up', 'down', 'activation'],
-  ...['router', 'choiceBias', 'expertGate', 'expertUp', 'expertDown'],
-  ...['sharedGate', 'sharedUp', 'sharedDown', 'sharedSwitch', 'expertsIn', 'expertsOut'],
-  ...['routerNorm', 'expertScale', 'afterDense', 'beforeExperts', 'afterExperts', 'outNorm', 'innerNorm'],
-  ...['inputGate', 'inputUp', 'inputNorm', 'layerFactor', 'besideDown', 'besideUp', 'besideNorm'],
-  ...['streamNorm', 'streamRouter', 'streamPredict', 'streamCorrect', 'streamScale'],
-  ...['convIn', 'conv', 'convOut'],
-  ...['qGate', 'stateIn', 'stateGate', 'stateRate', 'stateStep', 'stateConv', 'stateDecay', 'stateShift', 'stateSkip'],
-  ...['stateNorm', 'stateOut', 'stateSteps', 'stateStepNorm', 'stateKeyNorm', 'stateQueryNorm', 'stateParts'],
-  ...['stateQuery', 'stateKey', 'stateValue', 'stateStepIn', 'stateGateIn'],
-  ...['fadeRate', 'fadeQuery', 'fadeKey', 'fadePair'],
-] as const;
-export type Role = (typeof MODEL_ROLES)[number] | (typeof LAYER_ROLES)[number];
 
 /** Takes a part out of a fused tensor; the first dimension is that of a weight's rows, a bias has no other. */
 export type Rows = (t: Tensor, s: HeadSizes) => Tensor;

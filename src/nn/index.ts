@@ -16,7 +16,7 @@ export {
   type LoadReport,
   Module,
 } from './module.js';
-export { flowSummary } from './summary.js';
+export { flowSummary } from './flow-summary.js';
 export { clipGradNorm, clipGradValue, gradNorm } from './clip.js';
 export { EMA, type EmaOptions } from './ema.js';
 export * as distributions from './distributions.js';

@@ -17,7 +17,7 @@ import { EarlyStopping, type EarlyStoppingOptions } from './early-stopping.js';
 import { EventWriter } from './events.js';
 import { type Series, writePlot } from './plot.js';
 import { Progress } from './progress.js';
-import { loadRun, saveRun } from './run-state.js';
+import { type EpochRecord, loadRun, saveRun } from './run-state.js';
 
 /** Batches of one epoch at a time: a DataLoader, or anything like it. */
 export type Batches<B = Batch> = (AsyncIterable<B> | Iterable<B>) & {
@@ -28,17 +28,6 @@ export type Batches<B = Batch> = (AsyncIterable<B> | Iterable<B>) & {
 };
 /** A measure of the outputs for a batch; means over batches are weighed by their sizes. */
 export type Metric<B = Batch> = (output: Tensor, batch: B) => Tensor | number;
-/** The measures of one epoch by name; those of validation begin with 'validation.'. */
-export interface EpochRecord {
-  /** Counted from 1. */
-  readonly epoch: number;
-  /** Steps of the optimizer so far. */
-  readonly step: number;
-  /** The rate at the epoch's end. */
-  readonly learningRate: number;
-  /** The loss and metrics by name; those of validation begin with 'validation.'. */
-  readonly measures: Readonly<Record<string, number>>;
-}
 /** What a run was. */
 export interface History {
   /** One record an epoch, in order. */

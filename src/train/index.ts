@@ -7,7 +7,6 @@ export { crc32c, EventWriter } from './events.js';
 export {
   type Batches,
   type CheckpointOptions,
-  type EpochRecord,
   fit,
   type FitOptions,
   type History,
@@ -18,3 +17,4 @@ export { gradCheck, type GradCheckOptions, type GradCheckReport } from './grad-c
 export { accuracy, binaryAccuracy, ConfusionMatrix, meanAbsoluteError, rSquared, topAccuracy } from './metrics.js';
 export { type PlotOptions, plotSvg, type Series, writePlot } from './plot.js';
 export { Progress } from './progress.js';
+export type { EpochRecord } from './run-state.js';

@@ -8,8 +8,18 @@ import { loadCheckpoint, saveCheckpoint } from '../nn/train.js';
 import { defaultGenerator } from '../tensor/random.js';
 import type { Tensor } from '../tensor/tensor.js';
 import type { EarlyStopping } from './early-stopping.js';
-import type { EpochRecord } from './fit.js';
 
+/** The measures of one epoch by name; those of validation begin with 'validation.'. */
+export interface EpochRecord {
+  /** Counted from 1. */
+  readonly epoch: number;
+  /** Steps of the optimizer so far. */
+  readonly step: number;
+  /** The rate at the epoch's end. */
+  readonly learningRate: number;
+  /** The loss and metrics by name; those of validation begin with 'validation.'. */
+  readonly measures: Readonly<Record<string, number>>;
+}
 /** All that a run changes. */
 export interface RunParts {
   readonly model: Module;

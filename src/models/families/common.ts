@@ -6,7 +6,8 @@ import type { Config } from '../config.js';
 import type { Attention, DenseMlp, Experts, Features, Layer, Mlp, NormFeature } from '../features.js';
 import { PRE_NORMS } from '../features.js';
 import { readRope, type RopeFeature, type RopeReading } from '../rope.js';
-import type { Names, Place, Role, Rows } from '../weights.js';
+import type { Role } from '../roles.js';
+import type { Names, Place, Rows } from '../weights.js';
 
 export interface Sizes {
   readonly hidden: number;

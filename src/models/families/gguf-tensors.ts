@@ -10,7 +10,8 @@ import { type Features, type HeadSizes, keyed, type LatentAttention, type Mixer 
 import { isKept } from '../quantize-plan.js';
 import { rowOrder } from '../rope.js';
 import type { ModelSource } from '../source.js';
-import { LAYER_ROLES, MODEL_ROLES, type Names, type Place, placesOf, type Role, type Weights } from '../weights.js';
+import { LAYER_ROLES, MODEL_ROLES, type Role } from '../roles.js';
+import { type Names, type Place, placesOf, type Weights } from '../weights.js';
 import { ropeDivisors } from './gguf-keys.js';
 
 const range = (n: number): number[] => Array.from({ length: n }, (_, i) => i);

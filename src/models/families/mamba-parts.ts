@@ -2,7 +2,8 @@
 import { FormatError } from '../../base/errors.js';
 import type { Config } from '../config.js';
 import type { Attention, Mamba2 } from '../features.js';
-import type { Names, Role } from '../weights.js';
+import type { Role } from '../roles.js';
+import type { Names } from '../weights.js';
 import { activationOf, type Sizes } from './common.js';
 
 export const MAMBA_NAMES = (at: string): Partial<Names> => ({
