@@ -104,6 +104,24 @@ describe('embeddings', { skip: noModel }, () => {
     for (const bad of [{ input: 'dog', dimensions: 9 }, { input: '' }, { input: [] }, { model: 'other', input: 'x' }])
       assert.ok((await s.post('/v1/embeddings', bad)).status >= 400, JSON.stringify(bad));
   });
+  test('texts that are longer than the model reads', async () => {
+    await using s = await scripted(hello, {}, { embedder: embedder() });
+    const long = 'light '.repeat(200);
+    for (const [path, body, status] of [
+      ['/v1/embeddings', { input: ['short', long] }, 400],
+      ['/v1/embeddings', { input: ['short', long], truncate: true }, 200],
+      ['/rerank', { query: 'light', documents: [long] }, 200],
+    ] as const) {
+      const got = await s.post(path, body);
+      const answer = await got.json();
+      assert.equal(got.status, status, JSON.stringify(answer));
+      if (status === 200) assert.ok(answer.usage.prompt_tokens < 200, 'what was cut off is not counted');
+      else {
+        assert.deepEqual([answer.error.param, answer.error.code], ['input', 'context_length_exceeded']);
+        assert.match(answer.error.message, /text 1 has \d+ tokens, and the model reads \d+/);
+      }
+    }
+  });
   test('documents by their likeness', async () => {
     await using s = await scripted(hello, {}, { embedder: embedder() });
     const { results } = await (
@@ -292,6 +310,24 @@ describe('/v1/messages', { skip: noModel }, () => {
     const json = frames.map((f) => JSON.parse(f.data)).filter((d) => d.delta?.type === 'input_json_delta');
     assert.equal(json.map((d) => d.delta.partial_json).join(''), '{"city": "Rome"}');
     assert.equal(JSON.parse(frames.at(-2)?.data ?? '').delta.stop_reason, 'tool_use');
+  });
+  test('models and errors as its clients read them', async () => {
+    await using s = await scripted(hello, {}, { aliases: ['other'] });
+    const get = (path: string) => fetch(s.server.url + path, { headers: { 'anthropic-version': '2023-06-01' } });
+    const list = (await (await get('/v1/models')).json()) as { data: { created_at: string }[] };
+    const [{ created_at }] = list.data;
+    assert.ok(Date.parse(created_at) > 0);
+    const entry = (id: string) => ({
+      ...{ type: 'model', id, display_name: id, created_at },
+      ...{ max_input_tokens: 4096, max_tokens: 4096 },
+    });
+    const data = [entry('scripted'), entry('other')];
+    assert.deepEqual(list, { data, has_more: false, first_id: 'scripted', last_id: 'other' });
+    assert.deepEqual(await (await get('/v1/models/other')).json(), data[1]);
+    for (const path of ['/v1/models/none', '/v1/messages/batches']) {
+      const { type, error } = (await (await get(path)).json()) as { type: string; error: { type: string } };
+      assert.deepEqual([type, error.type], ['error', 'not_found_error'], path);
+    }
   });
   test('stop sequences, an answer that was begun, counts, errors', async () => {
     await using s = await scripted(hello);

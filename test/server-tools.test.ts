@@ -157,6 +157,17 @@ for (const [name, [options, text, expected]] of Object.entries(CASES))
       assert.deepEqual(read(options, [text.slice(0, i), text.slice(i)]), whole, `cut at ${i}`);
   });
 
+test('what a step adds to the arguments of a call is told at once', () => {
+  const parser = new AnswerParser(tools('hermes'));
+  const call = (n: number): string => `<tool_call>\n{"name": "f", "arguments": {"a": ${n}}}\n</tool_call>`;
+  const parts = [...parser.push(`${call(12)}\n${call(34)}`), ...parser.end()];
+  const written = parts.flatMap((p) => ('arguments' in p ? [p.arguments] : []));
+  assert.deepEqual(written, [
+    { index: 0, text: '{"a": 12}' },
+    { index: 1, text: '{"a": 34}' },
+  ]);
+});
+
 test('of an object that was cut off, the members that are whole', () => {
   for (const [json, whole] of Object.entries({
     '{"a": 1, "b": "x, {", "c": "unfin': { a: 1, b: 'x, {' },

@@ -8,7 +8,7 @@ import { fit } from './table.js';
 const HELP = `wick embed --model NAME [options] TEXT ...
 wick embed --model NAME [options] < FILE       a text a line
 
-  --model NAME     a folder or a model of the hub: bert, roberta, xlm-roberta, distilbert, modernbert, nomic_bert
+  --model NAME     a folder, a .gguf file or a model of the hub: an encoder, or a decoder that makes vectors
   --device NAME    cpu, cuda:0, rocm:0, ... (default: a GPU if there is one, else the CPU)
   --prompt NAME    one of the model's own prompts, by its name, before every text
   --normalize      vectors of length 1, also where the model's files do not ask for it

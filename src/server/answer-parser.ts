@@ -126,9 +126,16 @@ export class AnswerParser {
         const id = (forced?.callId ?? tools?.format.callId)?.() ?? '';
         out.push({ call: { index: this.calls++, id, name: event.begin } });
         this.#trim = true;
-      } else if ('arguments' in event && !this.#skipping)
-        out.push({ arguments: { index: this.calls - 1, text: event.arguments } });
+      } else if ('arguments' in event && !this.#skipping) this.#argue(event.arguments, out);
     }
+  }
+  /** Readers tell letter by letter; clients are told once a step. */
+  #argue(text: string, out: AnswerPart[]): void {
+    const index = this.calls - 1;
+    const last = out.at(-1);
+    const before =
+      last && 'arguments' in last && last.arguments.index === index ? out.pop() && last.arguments.text : '';
+    out.push({ arguments: { index, text: before + text } });
   }
   #say(kind: 'text' | 'reasoning', text: string, out: AnswerPart[]): void {
     const shown = this.#trim ? text.trimStart() : text;

@@ -1,6 +1,6 @@
 // The application: every request gets an id, is let in or turned away, answered by its route, and noted.
 import { Hono } from 'hono';
-import { anthropicError, ApiError, openaiError, toApiError } from './errors.js';
+import { anthropicError, ApiError, isAnthropic, openaiError, toApiError } from './errors.js';
 import { discardBody, Ending, requestIdOf, type ServerContext, type ServerEnv, type Tally } from './exchange.js';
 import { checkHost, type Keys } from './keys.js';
 import { RateLimiter } from './limits.js';
@@ -101,7 +101,7 @@ async function failure(
 ): Promise<Response> {
   parts.failed(c, error);
   const known = toApiError(error);
-  const body = dialect === 'anthropic' ? anthropicError(known, c.var.requestId) : openaiError(known);
+  const body = dialect === 'anthropic' || isAnthropic(c) ? anthropicError(known, c.var.requestId) : openaiError(known);
   return c.json(body, known.status as 400, {
     ...known.headers,
     ...parts.corsOf(c),

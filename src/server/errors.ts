@@ -67,6 +67,10 @@ export const openaiError = (e: ApiError): object => ({
   error: { message: e.message, type: e.type, param: e.param, code: e.code },
 });
 
+/** Whether a request comes from a client of Anthropic's API: all of them send this. */
+export const isAnthropic = (c: { readonly req: { header(name: string): string | undefined } }): boolean =>
+  c.req.header('anthropic-version') !== undefined;
+
 const ANTHROPIC: Readonly<Record<number, string>> = {
   401: 'authentication_error',
   403: 'permission_error',

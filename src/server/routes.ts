@@ -4,6 +4,7 @@ import { chatCompletions } from './dialects/chat.js';
 import { completions } from './dialects/completions.js';
 import { embeddings, rerank } from './dialects/embeddings.js';
 import { countTokens, messages } from './dialects/messages.js';
+import { describeModel, listModels } from './dialects/models.js';
 import { responses } from './dialects/responses.js';
 import { detokenize, tokenize } from './dialects/tokens.js';
 import type { ServerContext } from './exchange.js';
@@ -80,10 +81,8 @@ export const ROUTES: readonly Route[] = [
   post('/v1/rerank', 'documents by their likeness to a question', rerankRequest, rerank),
   post('/tokenize', 'token numbers of a text', tokenizeRequest, tokenize),
   post('/detokenize', 'the text of token numbers', detokenizeRequest, detokenize),
-  get('/v1/models', 'the models that are served', (c, parts) => c.json({ object: 'list', data: parts.served.list() })),
-  get('/v1/models/:name{.+}', 'one of the models', (c, { served }) =>
-    c.json(served.described(c.req.param('name') ?? '')),
-  ),
+  get('/v1/models', 'the models that are served', listModels),
+  get('/v1/models/:name{.+}', 'one of the models', describeModel),
   get('/status.json', 'what the engine does now', status),
   get('/health', 'whether the server takes requests', health, true),
   get(

@@ -58,7 +58,7 @@ function chatter(engine: Engine, named?: string): Chatter {
   return { engine, template, tools, showsTools, reasoning, longestToken };
 }
 
-interface ListedModel {
+export interface ListedModel {
   readonly id: string;
   readonly object: 'model';
   readonly created: number;

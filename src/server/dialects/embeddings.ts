@@ -23,8 +23,21 @@ function inTurn(model: Embedder, texts: readonly string[]): Promise<Float32Array
   return run;
 }
 
-const countTokens = (model: Embedder, texts: readonly string[]): number =>
-  texts.reduce((n, text) => n + model.tokenizer.encode(text, { maxLength: model.maxTokens }).length, 0);
+/** Tokens of each text as far as the model reads it; `whole`: a longer one is refused. */
+function lengthsOf({ tokenizer, maxTokens }: Embedder, texts: readonly string[], whole = false): number[] {
+  return texts.map((text, i) => {
+    const { length } = tokenizer.encode(text);
+    if (whole && length > maxTokens)
+      throw badRequest(
+        `input: ${texts.length > 1 ? `text ${i} has` : 'the text has'} ${length} tokens, and the model reads ` +
+          `${maxTokens}; shorten it, or say truncate: true`,
+        'input',
+        'context_length_exceeded',
+      );
+    return Math.min(length, maxTokens);
+  });
+}
+const sum = (numbers: readonly number[]): number => numbers.reduce((a, b) => a + b, 0);
 
 /** Shorter vectors are the first numbers, brought back to length 1: models trained for it lose little. */
 function shortened(v: Float32Array, dimensions: number): Float32Array {
@@ -41,8 +54,8 @@ export async function embeddings(c: ServerContext, parts: ServerParts): Promise<
   const body = await readBody(c, embeddingRequest, parts.limits.bodyBytes);
   const { name, model } = parts.served.embedder(body.model);
   const texts = textsOf(body.input, model);
+  const tokens = sum(lengthsOf(model, texts, !body.truncate));
   const vectors = (await inTurn(model, texts)).map((v) => shortened(v, body.dimensions ?? v.length));
-  const tokens = countTokens(model, texts);
   Object.assign(c.var.tally, { model: name, promptTokens: tokens });
   return c.json({
     object: 'list',
@@ -74,7 +87,7 @@ export async function rerank(c: ServerContext, parts: ServerParts): Promise<Resp
   const documents = body.documents.map((d) => (typeof d === 'string' ? d : d.text));
   const texts = [body.query, ...documents];
   const [query, ...vectors] = await inTurn(model, texts);
-  const tokens = countTokens(model, texts);
+  const tokens = sum(lengthsOf(model, texts));
   Object.assign(c.var.tally, { model: name, promptTokens: tokens });
   const results = vectors
     .map((v, index) => ({

@@ -36,6 +36,8 @@ export const embeddingRequest = z.object({
   ]),
   encoding_format: z.enum(['float', 'base64']).nullish(),
   dimensions: z.int().min(1).nullish(),
+  /** Texts that are longer than the model reads are cut; they are refused unless this is said. */
+  truncate: z.boolean().nullish(),
   user: z.string().nullish(),
 });
 
