@@ -225,7 +225,7 @@ export const OTHER_NAMES: Readonly<Record<string, string>> = {
   RNNCellBase: 'RNNCell',
   DataParallel: 'DataParallel of wick/distributed',
   Transformer: 'TransformerEncoder, TransformerDecoder',
-  UpsamplingBilinear2d: 'Upsample',
+  UpsamplingBilinear2d: 'Upsample with { alignCorners: true }',
   UpsamplingNearest2d: 'Upsample',
   Softmax2d: 'Softmax',
   CrossMapLRN2d: 'LocalResponseNorm',

@@ -332,6 +332,13 @@ const DIFFERENT: Readonly<Record<string, string>> = {
     'groups keep their ratio to the rate of the optimizer, also at the end of a cosine, in a cycle of OneCycleLR and ' +
     'of CyclicLR; PyTorch takes the same number for every group',
   'max(dim), min(dim)': 'values alone; elements that tie share the gradient, as of amax, where PyTorch gives it to one',
+  'values, indices = x.max(1); out, state = lstm(x)':
+    '`const [a, b] = x.max(1)` takes two rows of the maxima, since a tensor is taken apart along its first dimension; ' +
+    'places are `x.argmax(1)`, states `lstm.run(x)`',
+  'xlogy, xlog1py where x is 0':
+    'the gradient by x is 0, where PyTorch has log(y) for y above 0; both have 0 at xlogy(0, 0), and by y 0',
+  'nn.Upsample':
+    '`interpolate` with its options by name, `new Upsample({ scale: 2 })`; a fraction as scale is the step',
   'x.sum(0), x.softmax(-1) of a single number':
     'refused: a tensor without dimensions has none to name; `x.sum()`, or `x.unsqueeze(0)` first',
   'expand(-1, 4)': 'every size is given: `x.broadcastTo([x.dim(0), 4])`',
@@ -378,8 +385,9 @@ const DIFFERENT: Readonly<Record<string, string>> = {
     '`new DataLoader(dataset, { sampler: (epoch) => numbers })`, `weightedSampler(weights, { count })`, which draws ' +
     'anew in each epoch',
   'torch.distributions':
-    '`nn.distributions`: Normal, Uniform, Bernoulli (by logits, or `Bernoulli.of(p)`), Categorical, `klDivergence`; ' +
-    'log_prob is `logProb`; others are a few lines of `rand` and logarithms',
+    '`nn.distributions`: Normal, LogNormal, Uniform, Exponential, Laplace, Gumbel, Gamma, Beta, Bernoulli, ' +
+    'Categorical, MultivariateNormal, Independent, `klDivergence`; log_prob is `logProb`; what classes are drawn by is ' +
+    'said, `new Categorical({ probs })` or `{ logits }`: a tensor alone, probs in PyTorch, is refused',
   'loss modules':
     '`new CrossEntropyLoss({ labelSmoothing: 0.1 }).forward(logits, target)`: options are one object, and a loss is ' +
     'a module since activations and pools are; the functions behind them are `losses.crossEntropy` and so on',

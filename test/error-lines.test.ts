@@ -58,7 +58,10 @@ const CALLS: readonly (readonly [says: RegExp, call: () => unknown])[] = [
   [/^EMA: 0\.99 stands where options do/, () => new EMA(new Linear(1, 1), 0.99 as never)],
   [/^GRUCell: a state is \{ h \}/, () => new GRUCell(3, 2).forward(t, zeros([2, 2]) as never)],
   [/^Linear: takes a tensor, not a list$/, () => new Linear(2, 1).forward([1, 2] as never)],
-  [/^SGD: zeroGrad: there is nothing to set to zero/, () => asked(new SGD([zeros([1])]) as never).zeroGrad()],
+  [
+    /^optimizer\.zeroGrad: here it is nothing: there is nothing to set to zero/,
+    () => asked(new SGD([zeros([1])]) as never).zeroGrad(),
+  ],
   [/^dim: which one\? .*x\.rank is how many/, () => asked(t).dim()],
   [/^dim: dimension 2 is out of range/, () => t.dim(2)],
   [/^dims: \[2, 3\] has 2 dimensions, not 3$/, () => t.dims(3)],

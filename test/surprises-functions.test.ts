@@ -6,15 +6,19 @@ import {
   arange,
   blockDiag,
   eye,
+  gradOf,
   hannWindow,
   hessian,
   jacobian,
+  jvp,
   kaiserWindow,
   randn,
+  scope,
   type Tensor,
   tensor,
   trilIndices,
   vmap,
+  WickError,
   zeros,
 } from '../src/index.js';
 
@@ -159,4 +163,20 @@ test('NaN at one end of a signal stays out of what is resampled far from it', ()
     small.map((v) => Number.isNaN(v)),
     small.map((_, i) => i === 0),
   );
+});
+
+test('functions of functions, scopes and block types say what they take', () => {
+  const x = tensor([1, 2]).requireGrad();
+  for (const [call, says] of [
+    [() => gradOf(x.sum(), x as never), /gradOf: takes a list of tensors .*gradOf\(y, \[x\]\)/],
+    [() => jvp((t) => t.sin(), x as never, x as never), /jvp: takes .*jvp\(f, \[x\], \[v\]\)/],
+    [() => jacobian(((t: Tensor) => t.sin()) as never, undefined as never), /jacobian: takes .*jacobian\(f, x\)/],
+    [() => hessian(((t: Tensor) => t.sin()) as never, undefined as never), /hessian: takes .*hessian\(f, x\)/],
+    [() => scope(x as never), /scope: takes a function/],
+    [() => nn.quantize(new nn.Linear(2, 2), { type: 'q8_0' } as never), /quantize: takes a module and the name/],
+    [() => (x as never as Record<string, unknown>).is_contiguous, /x\.is_contiguous: here it is x\.layout\.isContig/],
+    [() => (x as never as Record<string, unknown>).isCuda, /x\.device\.name/],
+    [() => (x as never as Record<string, unknown>).clamp_min, /x\.clamp\(0\)/],
+  ] as const)
+    assert.throws(call, (e) => e instanceof WickError && says.test(e.message));
 });

@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import * as nn from '../src/nn/index.js';
-import { randn, type Tensor, tensor, zeros } from '../src/index.js';
+import { ArgumentError, randn, type Tensor, tensor, zeros } from '../src/index.js';
 
 const ids = (...values: number[]) => tensor(values, { dtype: 'i64' });
 
@@ -234,4 +234,119 @@ test('a probability of 0 or 1 has a gradient', () => {
   const loss = nn.losses.bce(p, tensor([0, 1, 0, 1, 0.25]), { reduction: 'sum' });
   assert.ok(Math.abs(loss.item() - (200 + Math.log(2))) < 1e-4);
   assert.deepEqual(loss.backward().of(p).toArray(), [1, Math.fround(-1e12), Math.fround(1e12), -1, 1]);
+});
+
+/** Arguments that PyTorch takes in a row and that nothing here would read. */
+const IGNORED: Readonly<Record<string, readonly [() => unknown, RegExp]>> = {
+  'MaxPool2d(3, 2, 1, 1, true)': [
+    () => new nn.MaxPool2d(3, 2, 1, ...([1, true] as never[])),
+    /^MaxPool2d: takes a size, a stride, and padding or an object of options, and no 1, true behind/,
+  ],
+  'AvgPool2d(2, 2, 0, true)': [() => new nn.AvgPool2d(2, 2, 0, ...([true] as never[])), /^AvgPool2d: takes .* no true/],
+  'LSTM(4, 8, 2, false)': [
+    () => new nn.LSTM(4 as never, 8 as never, 2 as never, false as never),
+    /^LSTM: after the si/,
+  ],
+  'GRU(4, 8, 2, true, true)': [
+    () => new nn.GRU(4 as never, 8 as never, 2 as never, true as never, true),
+    /^GRU: after the sizes stands a number of layers or an object of options, no more/,
+  ],
+  "RNN(4, 8, 2, 'relu')": [
+    () => new nn.RNN(4, 8, 2, ...(['relu'] as never[])),
+    /^RNN: takes two sizes .* no relu behind/,
+  ],
+  'RNNCell(4, 8, false)': [() => new nn.RNNCell(4, 8, false as never), /^RNNCell: false stands where options do/],
+  'Threshold(1)': [() => new nn.Threshold(1, undefined as never), /^Threshold: takes a bound and the value/],
+  'StepLR(optimizer, 2, 0.5, 5)': [
+    () => new nn.StepLR(fresh(), 2, 0.5, ...([5] as never[])),
+    /^StepLR: takes an optimizer and stepSize, gamma; steps so far are its `at`, and no 5 behind/,
+  ],
+  'CosineAnnealingLR(optimizer, 10, 0, 3)': [
+    () => new nn.CosineAnnealingLR(fresh(), 10, 0, ...([3] as never[])),
+    /^CosineAnnealingLR: takes .* no 3 behind/,
+  ],
+  'LambdaLR(optimizer, [f])': [
+    () => new nn.LambdaLR(fresh(), [() => 1] as never),
+    /^LambdaLR: a schedule is one funct/,
+  ],
+  "ReduceLROnPlateau(optimizer, 'min')": [
+    () => new nn.ReduceLROnPlateau(fresh(), 'min' as never),
+    /^ReduceLROnPlateau: min stands where options do; they are an object of mode, factor,/,
+  ],
+  "ReduceLROnPlateau(optimizer, { mode: 'least' })": [
+    () => new nn.ReduceLROnPlateau(fresh(), { mode: 'least' as never }),
+    /mode "least" is neither 'min' nor 'max'/,
+  ],
+  'GradScaler(1024)': [() => new nn.GradScaler(1024 as never), /^GradScaler: 1024 stands where options do/],
+  'GradScaler({ init_scale: 1024 })': [
+    () => new nn.GradScaler({ init_scale: 1024 } as never),
+    /^GradScaler: unknown option "init_scale"/,
+  ],
+  "Upsample({ scale: 2, mode: 'cubic' })": [
+    () => new nn.Upsample({ scale: 2, mode: 'cubic' as never }).forward(zeros([1, 1, 2, 2])),
+    /interpolate: unknown mode "cubic"/,
+  ],
+  'Upsample({ scaleFactor: 2 })': [
+    () => new nn.Upsample({ scaleFactor: 2 } as never),
+    /^Upsample: unknown option "scal/,
+  ],
+};
+const fresh = (): nn.SGD => new nn.SGD([zeros([2], { requiresGrad: true })], { learningRate: 1 });
+for (const [call, [act, says]] of Object.entries(IGNORED))
+  test(`not ignored: ${call}`, () => assert.throws(act, (e) => e instanceof ArgumentError && says.test(e.message)));
+
+test('a plain recurrent net takes its number of layers in a row, as the others do', () => {
+  for (const Kind of [nn.RNN, nn.LSTM, nn.GRU]) assert.equal(new Kind(4, 8, 2).layers, 2, Kind.name);
+});
+
+test('Upsample is interpolate of lines, pictures and volumes, with the steps of a scale that is no whole number', () => {
+  const near = (a: Tensor, b: Tensor): void => {
+    assert.deepEqual(a.shape, b.shape);
+    assert.ok(a.allclose(b, { rtol: 1e-5, atol: 1e-6 }));
+  };
+  const picture = randn([1, 2, 3, 5], { seed: 1 });
+  for (const options of [
+    { scale: 2 },
+    { scale: 1.7 },
+    { size: [4, 7] },
+    { size: 6 },
+    { scale: 1.7, mode: 'bilinear' },
+    { scale: [2, 3], mode: 'bilinear', alignCorners: true },
+    { size: [7, 9], mode: 'bicubic' },
+    { scale: 2, mode: 'nearest-exact' },
+  ] as const satisfies nn.UpsampleOptions[])
+    near(new nn.Upsample(options).forward(picture), picture.interpolate(options));
+  const line = randn([1, 2, 5], { seed: 2 });
+  near(new nn.Upsample({ scale: 2, mode: 'linear' }).forward(line), line.interpolate({ scale: 2, mode: 'linear' }));
+  const volume = randn([1, 1, 2, 3, 4], { seed: 3 });
+  near(new nn.Upsample({ scale: 2 }).forward(volume), volume.interpolate({ scale: 2 }));
+  // PyTorch's numbers: steps of 1 / 1.7, not of 3 / 5.
+  const row = tensor([[[[0, 1, 2]]]]).broadcastTo([1, 1, 3, 3]);
+  const [first] = new nn.Upsample({ scale: 1.7, mode: 'bilinear' }).forward(row).toArray<number[][][][]>()[0][0];
+  assert.deepEqual(
+    first.map((v) => Math.round(v * 1e4) / 1e4),
+    UPSAMPLED,
+  );
+});
+const UPSAMPLED = [0, 0.3824, 0.9706, 1.5588, 2];
+
+test('what an optimizer and a scheduler are asked for by the names of PyTorch is answered with ours', () => {
+  const optimizer = fresh() as nn.SGD & Record<string, unknown>;
+  const scheduler = new nn.StepLR(optimizer, 2) as nn.StepLR & Record<string, unknown>;
+  for (const [read, says] of [
+    [() => optimizer.lr, /optimizer\.lr: here it is optimizer\.learningRate/],
+    [() => (optimizer.lr = 0.1), /optimizer\.lr: here it is optimizer\.learningRate/],
+    [() => optimizer.param_groups, /optimizer\.paramGroups: here it is optimizer\.groups/],
+    [() => optimizer.state_dict, /optimizer\.stateDict\(\)/],
+    [() => scheduler.get_last_lr, /scheduler\.getLastLr: here it is optimizer\.learningRate/],
+    [() => scheduler.last_epoch, /scheduler\.at/],
+    [() => scheduler.stateDict, /scheduler\.at/],
+    [() => (new nn.Linear(1, 1) as never as Record<string, unknown>).get_submodule, /namedModules/],
+  ] as const)
+    assert.throws(read, says);
+  assert.throws(() => ((optimizer.groups[0].options as { learningRate: number }).learningRate = 5), TypeError);
+  optimizer.learningRate = NaN;
+  const [p] = optimizer.params;
+  assert.throws(() => optimizer.step(new Map([[p, p.onesLike()]])), /SGD: learningRate is NaN/);
+  assert.deepEqual(p.toArray(), [0, 0]);
 });

@@ -282,6 +282,8 @@ export class Threshold extends Layer {
   readonly value: number;
   constructor(bound: number, value: number) {
     super();
+    if (typeof bound !== 'number' || typeof value !== 'number')
+      throw new ArgumentError('Threshold: takes a bound and the value of what is not above it, two numbers');
     this.bound = bound;
     this.value = value;
   }

@@ -11,6 +11,7 @@ import type { Device } from '../tensor/device.js';
 import { keep } from '../tensor/scope.js';
 import { QTensor } from '../tensor/qtensor.js';
 import { Tensor } from '../tensor/tensor.js';
+import { answerNames } from './answers.js';
 import { summary } from './summary.js';
 
 /** One field of a module: what it holds, where it is kept, and what it is called in a state dictionary. */
@@ -316,18 +317,16 @@ const OTHER_NAMES: Readonly<Record<string, string>> = {
   registerForwardHook: 'model.onForward(hook)',
   registerForwardPreHook: 'model.onBeforeForward(hook)',
   registerFullBackwardHook: 'model.onBackward(hook)',
+  namedBuffers: 'model.stateDict() without the names of model.namedParameters()',
+  getSubmodule: 'a field, or new Map(model.namedModules()).get(name)',
+  getParameter: 'a field, or model.namedParameters().get(name)',
+  compile: 'captured(step) of wick for a GPU',
   state_dict: 'model.stateDict()',
   load_state_dict: 'model.loadStateDict(state), or model.load(file)',
   named_parameters: 'model.namedParameters()',
   named_modules: 'model.namedModules()',
 };
-for (const [name, ours] of Object.entries(OTHER_NAMES)) {
-  const refuse = (): never => {
-    throw new ArgumentError(`model.${name}: here it is ${ours}`);
-  };
-  for (const each of new Set([name, snake(name)]))
-    if (!(each in Module.prototype)) Object.defineProperty(Module.prototype, each, { get: refuse, configurable: true });
-}
+answerNames(Module.prototype, 'model', OTHER_NAMES);
 
 /** A module from one tensor to one. */
 export abstract class Layer extends Module {
@@ -335,9 +334,6 @@ export abstract class Layer extends Module {
   abstract forward(x: Tensor): Tensor;
 }
 
-function snake(name: string): string {
-  return name.replace(/[A-Z]/g, (c) => `_${c.toLowerCase()}`);
-}
 function added<T>(set: Set<T>, hook: T): () => void {
   set.add(hook);
   return () => void set.delete(hook);

@@ -11,6 +11,7 @@ import { keep, scope } from '../tensor/scope.js';
 import { type StepRecording, stepRecording } from '../tensor/step-recording.js';
 import { adamInPlace } from '../tensor/training.js';
 import { Tensor } from '../tensor/tensor.js';
+import { answerNames } from './answers.js';
 import { clipGradNorm, clipGradValue } from './clip.js';
 
 /** Anything that knows the gradient of a parameter. */
@@ -98,7 +99,7 @@ export abstract class Optimizer<O extends OptimizerOptions = OptimizerOptions> {
         throw new ArgumentError(`${name}: a group's rate of ${rate} has no ratio to the optimizer's, which is 0`);
       return {
         params: own as readonly Tensor[],
-        options: { ...filled, ...more } as unknown as Required<O>,
+        options: Object.freeze({ ...filled, ...more }) as unknown as Required<O>,
         share: rate === this.learningRate ? 1 : rate / this.learningRate,
       };
     });
@@ -163,6 +164,8 @@ export abstract class Optimizer<O extends OptimizerOptions = OptimizerOptions> {
     });
   }
   #optionsOf({ options, share }: Group<O>): Required<O> {
+    if (!Number.isFinite(this.learningRate))
+      throw new ArgumentError(`${this.constructor.name}: learningRate is ${String(this.learningRate)}, not a number`);
     return { ...options, learningRate: this.learningRate * share };
   }
   #refuseRecording({ shape, dtype, device }: Tensor): never {
@@ -456,12 +459,12 @@ export class Lion extends Optimizer<LionOptions> {
   }
 }
 
-// What other libraries call before each step: here gradients are answers, and nothing keeps them.
-for (const name of ['zeroGrad', 'zero_grad'])
-  Object.defineProperty(Optimizer.prototype, name, {
-    value(this: Optimizer): never {
-      throw new ArgumentError(
-        `${this.constructor.name}: ${name}: there is nothing to set to zero: loss.backward() answers new gradients`,
-      );
-    },
-  });
+answerNames(Optimizer.prototype, 'optimizer', {
+  zeroGrad: 'nothing: there is nothing to set to zero, since loss.backward() answers new gradients',
+  lr: 'optimizer.learningRate',
+  paramGroups: 'optimizer.groups, whose rates follow optimizer.learningRate in proportion',
+  addParamGroup: 'one of the groups that an optimizer is made with',
+  defaults: 'optimizer.groups[0].options',
+  state_dict: 'optimizer.stateDict(), or saveCheckpoint(file, { tensors, optimizer })',
+  load_state_dict: 'optimizer.loadStateDict(state, steps), or loadCheckpoint(file, { tensors, optimizer })',
+});

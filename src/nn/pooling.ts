@@ -1,6 +1,7 @@
 // Pools as layers: the largest or the mean of windows over lines, pictures and volumes.
 import { POOL_OPTIONS, poolArguments } from '../ops/window.js';
 import type { Tensor } from '../tensor/tensor.js';
+import { refuseMore } from './answers.js';
 import { Layer } from './module.js';
 
 /** One number for every dimension, or one each. */
@@ -45,8 +46,10 @@ abstract class Pool extends Layer {
     size: Sizes,
     stride: Sizes | AnyOptions | undefined,
     options: Sizes | AnyOptions | undefined,
+    more: readonly unknown[],
   ) {
     super();
+    refuseMore(new.target.name, more, 'a size, a stride, and padding or an object of options');
     const given = poolArguments<AnyOptions>(new.target.name, rank, POOL_OPTIONS[kind], size, stride, options);
     const short = (s: readonly number[]): Sizes => (s.every((v) => v === s[0]) ? s[0] : s);
     this.size = short(given.kernel);
@@ -64,43 +67,73 @@ abstract class Pool extends Layer {
 /** The largest of windows of (batch, channels, length). */
 export class MaxPool1d extends Pool {
   protected readonly op = 'maxPool1d';
-  constructor(size: Sizes, stride?: Sizes | MaxPoolLayerOptions, options?: Sizes | MaxPoolLayerOptions) {
-    super('max', 1, size, stride, options);
+  constructor(
+    size: Sizes,
+    stride?: Sizes | MaxPoolLayerOptions,
+    options?: Sizes | MaxPoolLayerOptions,
+    ...more: never[]
+  ) {
+    super('max', 1, size, stride, options, more);
   }
 }
 /** The largest of windows of (batch, channels, height, width). */
 export class MaxPool2d extends Pool {
   protected readonly op = 'maxPool2d';
-  constructor(size: Sizes, stride?: Sizes | MaxPoolLayerOptions, options?: Sizes | MaxPoolLayerOptions) {
-    super('max', 2, size, stride, options);
+  constructor(
+    size: Sizes,
+    stride?: Sizes | MaxPoolLayerOptions,
+    options?: Sizes | MaxPoolLayerOptions,
+    ...more: never[]
+  ) {
+    super('max', 2, size, stride, options, more);
   }
 }
 /** The largest of windows of (batch, channels, depth, height, width). */
 export class MaxPool3d extends Pool {
   protected readonly op = 'maxPool3d';
-  constructor(size: Sizes, stride?: Sizes | MaxPoolLayerOptions, options?: Sizes | MaxPoolLayerOptions) {
-    super('max', 3, size, stride, options);
+  constructor(
+    size: Sizes,
+    stride?: Sizes | MaxPoolLayerOptions,
+    options?: Sizes | MaxPoolLayerOptions,
+    ...more: never[]
+  ) {
+    super('max', 3, size, stride, options, more);
   }
 }
 /** The mean of windows of (batch, channels, length). */
 export class AvgPool1d extends Pool {
   protected readonly op = 'avgPool1d';
-  constructor(size: Sizes, stride?: Sizes | AvgPoolLayerOptions, options?: Sizes | AvgPoolLayerOptions) {
-    super('avg', 1, size, stride, options);
+  constructor(
+    size: Sizes,
+    stride?: Sizes | AvgPoolLayerOptions,
+    options?: Sizes | AvgPoolLayerOptions,
+    ...more: never[]
+  ) {
+    super('avg', 1, size, stride, options, more);
   }
 }
 /** The mean of windows of (batch, channels, height, width). */
 export class AvgPool2d extends Pool {
   protected readonly op = 'avgPool2d';
-  constructor(size: Sizes, stride?: Sizes | AvgPoolLayerOptions, options?: Sizes | AvgPoolLayerOptions) {
-    super('avg', 2, size, stride, options);
+  constructor(
+    size: Sizes,
+    stride?: Sizes | AvgPoolLayerOptions,
+    options?: Sizes | AvgPoolLayerOptions,
+    ...more: never[]
+  ) {
+    super('avg', 2, size, stride, options, more);
   }
 }
 /** The mean of windows of (batch, channels, depth, height, width). */
 export class AvgPool3d extends Pool {
   protected readonly op = 'avgPool3d';
-  constructor(size: Sizes, stride?: Sizes | AvgPoolLayerOptions, options?: Sizes | AvgPoolLayerOptions) {
-    super('avg', 3, size, stride, options);
+  constructor(
+    size: Sizes,
+    stride?: Sizes | AvgPoolLayerOptions,
+    options?: Sizes | AvgPoolLayerOptions,
+    ...more: never[]
+  ) {
+    super('avg', 3, size, stride, options, more);
   }
 }
 

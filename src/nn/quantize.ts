@@ -72,6 +72,8 @@ export function setProducts(module: Module, product: ProductOptions): void {
  * encoded once.
  */
 export function quantize(module: Module, type: string, options: QuantizeOptions = {}): QuantizeReport {
+  if (typeof type !== 'string')
+    throw new ArgumentError("quantize: takes a module and the name of a type of blocks: quantize(model, 'q8_0')");
   const { block, name: typeName } = ggmlType(type);
   const done = new Map<Tensor, QTensor>();
   const changed: string[] = [];

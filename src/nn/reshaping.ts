@@ -2,6 +2,9 @@
 import { ArgumentError, ShapeError } from '../base/errors.js';
 import { formatShape } from '../base/shape.js';
 import type { PadMode } from '../ops/functional.js';
+import type { InterpolateOptions } from '../ops/image.js';
+import { requireOptions } from '../ops/kernel-row.js';
+import type { Sizes } from '../ops/window.js';
 import type { Tensor } from '../tensor/tensor.js';
 import { Layer } from './module.js';
 
@@ -117,27 +120,17 @@ export class PixelUnshuffle extends PixelShuffle {
   }
 }
 
-/** How pictures are made larger or smaller. */
-export interface UpsampleOptions {
-  /** The size to reach, [height, width]. */
-  readonly size?: readonly [number, number];
-  /** Or how many times as large they become. */
-  readonly scale?: number;
-  /** Default 'nearest'. */
-  readonly mode?: 'nearest' | 'bilinear';
-  /** Whether corners of both sizes lie on each other (bilinear). */
-  readonly alignCorners?: boolean;
-}
-/** Pictures (batch, channels, height, width) at another size. */
+/** How lines, pictures and volumes are made larger or smaller: `interpolate`'s options, but for its smoothing. */
+export type UpsampleOptions = Omit<InterpolateOptions, 'antialias'>;
+/** (batch, channels, ...sizes) at other sizes, given as such or as how many times as large they become. */
 export class Upsample extends Layer {
   /** Sizes or factors and the mode, as `interpolate` takes them. */
   readonly options: UpsampleOptions;
   constructor(options: UpsampleOptions) {
     super();
+    requireOptions('Upsample', options, ['size', 'scale', 'mode', 'alignCorners']);
     if ((options.size === undefined) === (options.scale === undefined))
       throw new ArgumentError('Upsample: give either { size } or { scale }');
-    if (options.alignCorners !== undefined && options.mode !== 'bilinear')
-      throw new ArgumentError("Upsample: alignCorners goes with mode 'bilinear'");
     this.options = options;
   }
   override describe(): string {
@@ -146,10 +139,19 @@ export class Upsample extends Layer {
       .join(', ');
   }
   forward(x: Tensor): Tensor {
-    const { size, scale = 1, mode = 'nearest', alignCorners = false } = this.options;
-    const [h, w] = x.shape.slice(2);
-    const to = size ?? ([Math.floor(h * scale), Math.floor(w * scale)] as const);
-    return mode === 'nearest' ? x.upsampleNearest2d(to) : x.upsampleBilinear2d(to, { alignCorners });
+    const { mode = 'nearest', alignCorners = false } = this.options;
+    const to = this.#pictureSize(x);
+    if (to && mode === 'nearest' && !alignCorners) return x.upsampleNearest2d(to);
+    return to && mode === 'bilinear' ? x.upsampleBilinear2d(to, { alignCorners }) : x.interpolate(this.options);
+  }
+  /** The size of pictures that two kernels reach: a given one, or whole multiples, where steps are those of the scale. */
+  #pictureSize({ shape }: Tensor): readonly [number, number] | undefined {
+    const { size, scale } = this.options;
+    const each = (of: Sizes, i: number): number => (typeof of === 'number' ? of : of[i]);
+    const [height, width] = [0, 1].map((i) =>
+      size === undefined ? shape[i + 2] * each(scale as Sizes, i) : each(size, i),
+    );
+    return shape.length === 4 && Number.isInteger(height) && Number.isInteger(width) ? [height, width] : undefined;
   }
 }
 /** Channels of several groups dealt out in turn. */

@@ -5,6 +5,7 @@ import { formatShape } from '../base/shape.js';
 import { requireOptions, requireWhole } from '../ops/kernel-row.js';
 import { cat, stack, tensor, zeros } from '../tensor/create.js';
 import { Tensor } from '../tensor/tensor.js';
+import { refuseMore } from './answers.js';
 import { dropout } from './dropout.js';
 import { builderOf, MAKE_OPTIONS, type MakeOptions } from './fresh.js';
 import { uniform } from './init.js';
@@ -138,6 +139,11 @@ abstract class Recurrent<S extends GruState> extends Module {
       this.#put(0, false, { ih: first, hh: second as Tensor, bih: third as Tensor | undefined, bhh: biasHh });
       return;
     }
+    if (biasHh !== undefined || reverse)
+      throw new ArgumentError(
+        `${new.target.name}: after the sizes stands a number of layers or an object of options, no more; ` +
+          '{ layers, bias, dropout, bidirectional } name the others',
+      );
     const options = (typeof third === 'number' ? { layers: third } : (third ?? {})) as RecurrentOptions;
     requireOptions(new.target.name, options, OPTIONS);
     const hidden = second as number;
@@ -311,12 +317,18 @@ export class RNN extends Recurrent<GruState> {
   constructor(
     inputs: number,
     hidden: number,
-    options: RecurrentOptions & {
-      /** Default 'tanh'. */
-      readonly nonlinearity?: 'tanh' | 'relu';
-    } = {},
+    options:
+      | number
+      | (RecurrentOptions & {
+          /** Default 'tanh'. */
+          readonly nonlinearity?: 'tanh' | 'relu';
+        }) = {},
+    ...more: never[]
   ) {
-    const { nonlinearity = 'tanh', ...rest } = options;
+    refuseMore('RNN', more, 'two sizes and a number of layers or an object of options');
+    const given = typeof options === 'number' ? { layers: options } : options;
+    requireOptions('RNN', given, [...OPTIONS, 'nonlinearity']);
+    const { nonlinearity = 'tanh', ...rest } = given;
     super(plainKind(nonlinearity), inputs, hidden, rest);
   }
 }
@@ -383,15 +395,14 @@ export class RNNCell extends Cell<GruState> {
   constructor(
     inputs: number,
     hidden: number,
-    {
-      nonlinearity = 'tanh',
-      ...options
-    }: CellOptions & {
+    options: CellOptions & {
       /** Default 'tanh'. */
       readonly nonlinearity?: 'tanh' | 'relu';
     } = {},
   ) {
-    super(plainKind(nonlinearity), inputs, hidden, options);
+    requireOptions('RNNCell', options, ['nonlinearity', 'bias', ...MAKE_OPTIONS]);
+    const { nonlinearity = 'tanh', ...rest } = options;
+    super(plainKind(nonlinearity), inputs, hidden, rest);
   }
 }
 

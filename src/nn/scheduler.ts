@@ -1,6 +1,7 @@
 // Schedulers as objects: they set an optimizer's learning rate, step by step or when a measure stops improving.
 import { ArgumentError } from '../base/errors.js';
 import { requireOptions } from '../ops/kernel-row.js';
+import { answerNames, refuseMore } from './answers.js';
 import {
   cosineRestarts,
   exponentialDecay,
@@ -53,6 +54,11 @@ export class Scheduler {
   readonly base: number;
   #at = 0;
   constructor(optimizer: HasRate, schedule: Schedule) {
+    if (typeof schedule !== 'function')
+      throw new ArgumentError(
+        `${new.target.name}: a schedule is one function of the step, for every group; ` +
+          'rates of groups keep their ratio to that of the optimizer',
+      );
     this.optimizer = optimizer;
     this.schedule = schedule;
     this.base = firstRate(optimizer);
@@ -99,11 +105,12 @@ export type ScheduleNumbers<K extends string> = { readonly [N in K]?: number };
 function numbersOf<K extends string>(
   schedule: string,
   defaults: Readonly<Record<K, number | undefined>>,
-  given: readonly (number | ScheduleNumbers<K> | undefined)[],
+  given: readonly unknown[],
 ): Record<K, number> {
   const names = Object.keys(defaults) as K[];
   const [first] = given;
-  const byName = typeof first === 'object' && first !== null ? first : undefined;
+  refuseMore(schedule, given.slice(names.length), `an optimizer and ${names.join(', ')}; steps so far are its \`at\``);
+  const byName = typeof first === 'object' && first !== null ? (first as ScheduleNumbers<K>) : undefined;
   if (byName) requireOptions(schedule, byName, names);
   const numbers = names.map((name, i) => {
     const value = (byName ? byName[name] : given[i]) ?? defaults[name];
@@ -116,29 +123,44 @@ function numbersOf<K extends string>(
 
 /** The rate times gamma every stepSize steps: `Scheduler` with `stepDecay`. */
 export class StepLR extends Scheduler {
-  constructor(optimizer: HasRate, stepSize: number | ScheduleNumbers<'stepSize' | 'gamma'>, gamma?: number) {
-    const n = numbersOf('StepLR', { stepSize: undefined, gamma: 0.1 }, [stepSize, gamma]);
+  constructor(
+    optimizer: HasRate,
+    stepSize: number | ScheduleNumbers<'stepSize' | 'gamma'>,
+    gamma?: number,
+    ...more: never[]
+  ) {
+    const n = numbersOf('StepLR', { stepSize: undefined, gamma: 0.1 }, [stepSize, gamma, ...more]);
     super(optimizer, stepDecay(n.stepSize, n.gamma));
   }
 }
 /** The rate times gamma at each milestone: `Scheduler` with `multiStepDecay`. */
 export class MultiStepLR extends Scheduler {
-  constructor(optimizer: HasRate, milestones: readonly number[], gamma: number | ScheduleNumbers<'gamma'> = 0.1) {
-    super(optimizer, multiStepDecay(milestones, numbersOf('MultiStepLR', { gamma: 0.1 }, [gamma]).gamma));
+  constructor(
+    optimizer: HasRate,
+    milestones: readonly number[],
+    gamma: number | ScheduleNumbers<'gamma'> = 0.1,
+    ...more: never[]
+  ) {
+    super(optimizer, multiStepDecay(milestones, numbersOf('MultiStepLR', { gamma: 0.1 }, [gamma, ...more]).gamma));
   }
 }
 /** The rate times gamma at every step: `Scheduler` with `exponentialDecay`. */
 export class ExponentialLR extends Scheduler {
-  constructor(optimizer: HasRate, gamma: number | ScheduleNumbers<'gamma'>) {
-    super(optimizer, exponentialDecay(numbersOf('ExponentialLR', { gamma: undefined }, [gamma]).gamma));
+  constructor(optimizer: HasRate, gamma: number | ScheduleNumbers<'gamma'>, ...more: never[]) {
+    super(optimizer, exponentialDecay(numbersOf('ExponentialLR', { gamma: undefined }, [gamma, ...more]).gamma));
   }
 }
 /** The rate times a function of the step. */
 export class LambdaLR extends Scheduler {}
 /** The rate times a factor for the first steps, then as it is: `Scheduler` with `heldRate`. */
 export class ConstantLR extends Scheduler {
-  constructor(optimizer: HasRate, factor?: number | ScheduleNumbers<'factor' | 'totalIters'>, totalIters?: number) {
-    const n = numbersOf('ConstantLR', { factor: 1 / 3, totalIters: 5 }, [factor, totalIters]);
+  constructor(
+    optimizer: HasRate,
+    factor?: number | ScheduleNumbers<'factor' | 'totalIters'>,
+    totalIters?: number,
+    ...more: never[]
+  ) {
+    const n = numbersOf('ConstantLR', { factor: 1 / 3, totalIters: 5 }, [factor, totalIters, ...more]);
     super(optimizer, heldRate(n.factor, n.totalIters));
   }
 }
@@ -149,23 +171,34 @@ export class LinearLR extends Scheduler {
     startFactor?: number | ScheduleNumbers<'startFactor' | 'endFactor' | 'totalIters'>,
     endFactor?: number,
     totalIters?: number,
+    ...more: never[]
   ) {
     const defaults = { startFactor: 1 / 3, endFactor: 1, totalIters: 5 };
-    const n = numbersOf('LinearLR', defaults, [startFactor, endFactor, totalIters]);
+    const n = numbersOf('LinearLR', defaults, [startFactor, endFactor, totalIters, ...more]);
     super(optimizer, linearRate(n.startFactor, n.endFactor, n.totalIters));
   }
 }
 /** (1 - step / totalIters)^power: `Scheduler` with `polynomialDecay`. */
 export class PolynomialLR extends Scheduler {
-  constructor(optimizer: HasRate, totalIters?: number | ScheduleNumbers<'totalIters' | 'power'>, power?: number) {
-    const n = numbersOf('PolynomialLR', { totalIters: 5, power: 1 }, [totalIters, power]);
+  constructor(
+    optimizer: HasRate,
+    totalIters?: number | ScheduleNumbers<'totalIters' | 'power'>,
+    power?: number,
+    ...more: never[]
+  ) {
+    const n = numbersOf('PolynomialLR', { totalIters: 5, power: 1 }, [totalIters, power, ...more]);
     super(optimizer, polynomialDecay(n.totalIters, n.power));
   }
 }
 /** A cosine from the rate down to etaMin over tMax steps and up again, as in PyTorch; `cosineDecay` stays down. */
 export class CosineAnnealingLR extends Scheduler {
-  constructor(optimizer: HasRate, tMax: number | ScheduleNumbers<'tMax' | 'etaMin'>, etaMin?: number) {
-    const n = numbersOf('CosineAnnealingLR', { tMax: undefined, etaMin: 0 }, [tMax, etaMin]);
+  constructor(
+    optimizer: HasRate,
+    tMax: number | ScheduleNumbers<'tMax' | 'etaMin'>,
+    etaMin?: number,
+    ...more: never[]
+  ) {
+    const n = numbersOf('CosineAnnealingLR', { tMax: undefined, etaMin: 0 }, [tMax, etaMin, ...more]);
     const end = n.etaMin / firstRate(optimizer);
     super(optimizer, (step) => end + ((1 - end) * (1 + Math.cos((Math.PI * step) / n.tMax))) / 2);
   }
@@ -177,9 +210,10 @@ export class CosineAnnealingWarmRestarts extends Scheduler {
     t0: number | ScheduleNumbers<'t0' | 'tMult' | 'etaMin'>,
     tMult?: number,
     etaMin?: number,
+    ...more: never[]
   ) {
     const defaults = { t0: undefined, tMult: 1, etaMin: 0 };
-    const n = numbersOf('CosineAnnealingWarmRestarts', defaults, [t0, tMult, etaMin]);
+    const n = numbersOf('CosineAnnealingWarmRestarts', defaults, [t0, tMult, etaMin, ...more]);
     super(optimizer, cosineRestarts(n.t0, n.tMult, n.etaMin / firstRate(optimizer)));
   }
 }
@@ -316,8 +350,13 @@ export class ReduceLROnPlateau {
   #cooling = 0;
   constructor(optimizer: HasRate, options: PlateauOptions = {}) {
     this.optimizer = optimizer;
-    this.options = { mode: 'min', factor: 0.1, patience: 10, threshold: 1e-4, cooldown: 0, min: 0, ...options };
-    requireOptions('ReduceLROnPlateau', options, Object.keys(this.options));
+    const defaults = { mode: 'min', factor: 0.1, patience: 10, threshold: 1e-4, cooldown: 0, min: 0 } as const;
+    requireOptions('ReduceLROnPlateau', options, Object.keys(defaults));
+    this.options = { ...defaults, ...options };
+    if (this.options.mode !== 'min' && this.options.mode !== 'max')
+      throw new ArgumentError(
+        `ReduceLROnPlateau: mode ${JSON.stringify(this.options.mode)} is neither 'min' nor 'max'`,
+      );
     this.best = this.options.mode === 'min' ? Infinity : -Infinity;
   }
   /** What it remembers: plain data to save and restore. */
@@ -349,3 +388,11 @@ export class ReduceLROnPlateau {
     return this.optimizer.learningRate;
   }
 }
+
+for (const kind of [Scheduler, ReduceLROnPlateau])
+  answerNames(kind.prototype, 'scheduler', {
+    getLastLr: "optimizer.learningRate, times a group's share of it",
+    lastEpoch: 'scheduler.at, the steps so far',
+    stateDict: kind === Scheduler ? 'scheduler.at, a number to save and set' : 'scheduler.state, plain data',
+    loadStateDict: kind === Scheduler ? 'scheduler.at = steps' : 'scheduler.state = saved',
+  });

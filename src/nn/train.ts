@@ -173,6 +173,7 @@ export class GradScaler {
       readonly interval?: number;
     } = {},
   ) {
+    requireOptions('GradScaler', options, ['scale', 'growth', 'backoff', 'interval']);
     this.scale = options.scale ?? 65536;
     this.growth = options.growth ?? 2;
     this.backoff = options.backoff ?? 0.5;

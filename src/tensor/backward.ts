@@ -1,5 +1,5 @@
 // Reverse-mode differentiation: recorded nodes, walked backwards, each by its row's one-line rule.
-import { GradError } from '../base/errors.js';
+import { ArgumentError, GradError } from '../base/errors.js';
 import { formatShape, sameShape } from '../base/shape.js';
 import { requireOptions } from '../ops/kernel-row.js';
 import type { GradContext, Grads } from '../ops/op.js';
@@ -362,6 +362,8 @@ export function backward(result: Tensor, options: BackwardOptions = {}): Gradien
 
 /** Gradients of a result with respect to some tensors; with createGraph they can be differentiated again. */
 export function gradOf(result: Tensor, wrt: readonly Tensor[], options: BackwardOptions = {}): Tensor[] {
+  if (!Array.isArray(wrt))
+    throw new ArgumentError('gradOf: takes a list of tensors to differentiate by: gradOf(y, [x])');
   const all = backward(result, options);
   return wrt.map((t) => all.of(t));
 }

@@ -16,6 +16,12 @@ export interface DerivativeOptions {
   readonly createGraph?: boolean;
 }
 
+/** Derivatives are taken at a tensor: it is given with the function, where PyTorch answers another function. */
+function requirePlace(op: string, f: unknown, x: unknown): void {
+  if (typeof f !== 'function' || !(x instanceof Tensor))
+    throw new ArgumentError(`${op}: takes a function and the tensor where it is differentiated: ${op}(f, x)`);
+}
+
 /** The gradient by x; 0 where y does not depend on it, as in PyTorch. */
 const gradOrZero = (y: Tensor, x: Tensor, options: BackwardOptions): Tensor =>
   (y.requiresGrad ? backward(y, options).get(x) : undefined) ?? x.newZeros(x.shape, x.dtype);
@@ -38,6 +44,7 @@ function rowsOf(y: Tensor, x: Tensor, createGraph: boolean): Tensor {
  * of all elements of f(x).
  */
 export function jacobian(f: (x: Tensor) => Tensor, x: Tensor, options: DerivativeOptions = {}): Tensor {
+  requirePlace('jacobian', f, x);
   return enableGrad(() => {
     const createGraph = options.createGraph ?? false;
     const leaf = createGraph && x.requiresGrad ? x : x.detach().requireGrad();
@@ -49,6 +56,7 @@ export function jacobian(f: (x: Tensor) => Tensor, x: Tensor, options: Derivativ
 
 /** All second derivatives of a function that answers one number, of shape (...shape of x, ...shape of x). */
 export function hessian(f: (x: Tensor) => Tensor, x: Tensor, options: DerivativeOptions = {}): Tensor {
+  requirePlace('hessian', f, x);
   const slope = (at: Tensor): Tensor => {
     const y = f(at);
     if (!(y instanceof Tensor) || y.size !== 1)
@@ -310,6 +318,8 @@ export function jvp(
   primals: readonly Tensor[],
   tangents: readonly Tensor[],
 ): [result: Tensor, tangent: Tensor] {
+  if (!Array.isArray(primals) || !Array.isArray(tangents))
+    throw new ArgumentError('jvp: takes a function, a list of tensors and a list of tangents: jvp(f, [x], [v])');
   const fits = (t: Tensor, i: number): boolean => formatShape(t.shape) === formatShape(tangents[i].shape);
   if (primals.length !== tangents.length || !primals.every(fits))
     throw new ShapeError(

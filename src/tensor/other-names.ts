@@ -56,6 +56,39 @@ const OTHER: Readonly<Record<string, string>> = {
   amin: 'x.min(1)',
   var: 'x.variance(1)',
   view: 'x.reshape([2, -1]), or x.viewAs([2, 3]), which never copies',
+  absolute: 'x.abs()',
+  argwhere: 'x.nonzero()',
+  concat: 'cat([x, y], 0)',
+  detach_: 'x.detach()',
+  divide: 'x.div(y)',
+  elementSize: 'x.dtype',
+  expand_as: 'x.broadcastTo(y.shape)',
+  flipLr: 'x.flip(1)',
+  flipUd: 'x.flip(0)',
+  forEach: 'for (const row of x), or x.toArray().forEach(f)',
+  gradFn: 'x.requiresGrad: what made a tensor is not shown',
+  inner: 'x.matmul(y.t())',
+  inverse: 'x.inv()',
+  isContiguous: 'x.layout.isContiguous',
+  isCuda: 'x.device.name',
+  isFloatingPoint: 'x.dtype',
+  isLeaf: 'x.requiresGrad: what made a tensor is not shown',
+  map: 'an op on all elements at once, or x.toArray().map(f)',
+  moveaxis: 'x.movedim(0, 1)',
+  multiply: 'x.mul(y)',
+  mv: 'x.matmul(y)',
+  negative: 'x.neg()',
+  nelement: 'x.size',
+  ravel: 'x.flatten()',
+  reshapeAs: 'x.reshape(y.shape)',
+  sgn: 'x.sign()',
+  stride: 'x.layout.strides',
+  strides: 'x.layout.strides',
+  subtract: 'x.sub(y)',
+  swapaxes: 'x.transpose(0, 1)',
+  swapdims: 'x.transpose(0, 1)',
+  trueDivide: 'x.div(y)',
+  typeAs: 'x.cast(y.dtype)',
 };
 
 /** What changes a tensor in place under a name that is no op's. */
@@ -92,7 +125,7 @@ export function answerOtherNames(ops: Iterable<string>): void {
     };
     answers[name] = { get: refuse, set: refuse, configurable: true };
   };
-  for (const [name, ours] of Object.entries(OTHER)) answer(name, ours);
+  for (const [name, ours] of Object.entries(OTHER)) for (const other of [name, snake(name)]) answer(other, ours);
   for (const name of Object.getOwnPropertyNames(Tensor.prototype).filter(isMethod))
     for (const other of [snake(name), name.toLowerCase()]) answer(other, `x.${name}(...)`);
   const written = (call: string): string => `x.assign(${call}), which writes into memory that is there`;

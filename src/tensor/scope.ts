@@ -79,6 +79,7 @@ function close(made: Set<Tensor>, result: unknown, outer: Set<Tensor> | undefine
  * searched).
  */
 export function scope<T extends Held | void>(f: () => T): T {
+  if (typeof f !== 'function') throw new ArgumentError('scope: takes a function, as in scope(() => model.forward(x))');
   const outer = current;
   const made = new Set<Tensor>();
   current = made;
