@@ -1,17 +1,37 @@
 // docs/scaling.md: what eight GPUs should reach, from bytes, rates of links and steps that were measured on one. On
 // paper: nothing here was run on several GPUs. `node dist/scripts/scaling.js` writes the page; a test holds it to this
 // file.
-import { writeFileSync } from 'node:fs';
+import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { pathToFileURL } from 'node:url';
 import { packageRoot } from '../src/base/paths.js';
 
-/** Measured on one H200 (docs/measured.md, docs/bench-h200-train.json). */
+const recordOf = (name: string): unknown => JSON.parse(readFileSync(join(packageRoot, 'docs', name), 'utf8'));
+interface TrainRun {
+  readonly anyOrder: boolean;
+  readonly remake: boolean;
+  readonly results: readonly { readonly name: string; readonly parameters: number; readonly tokens: number }[];
+}
+/** A recorded step of training, as it is where nobody asks for more. */
+function trainedStep(name: string): TrainRun['results'][number] {
+  const runs = (recordOf('bench-h200-train-graph.json') as readonly TrainRun[]).filter((r) => !r.anyOrder && !r.remake);
+  const found = runs.flatMap((r) => r.results).find((r) => r.name.startsWith(name));
+  if (!found) throw new Error(`bench-h200-train-graph.json has no run of ${name}`);
+  return found;
+}
+function decodedTokens(name: string): number {
+  const { results } = recordOf('bench-h200-models.json') as { results: readonly { name: string; value: number }[] };
+  const found = results.find((r) => r.name === name);
+  if (!found) throw new Error(`bench-h200-models.json has no ${name}`);
+  return found.value;
+}
+const step = trainedStep('1.3b: ');
+/** Measured on one H200, as docs/measured.md shows it. */
 export const MEASURED = {
   /** A training step of 1.3B parameters in bf16 with 4 x 2048 tokens: 6 operations a parameter and token. */
-  train: { parameters: 1_336_248_320, tokens: 4 * 2048, tokensPerSecond: 58_192 },
+  train: { parameters: step.parameters, tokens: 4 * 2048, tokensPerSecond: Math.round(step.tokens / 100) * 100 },
   /** Decoding an 8B model in bf16, tokens a second: every token reads all weights. */
-  decode8B: 261,
+  decode8B: Math.round(decodedTokens('decode, Llama 8b bf16, batch 1, by graph')),
 } as const;
 /** What is not measured here but commonly told of the hardware. */
 export const ASSUMED = {
@@ -115,7 +135,7 @@ export function scalingPage(): string {
 
 Nothing on this page was run on several GPUs. It says what to expect from bytes, rates of links and what one H200 measured, so that a first run on
 real machines has something to be held against. Measured on one H200 ([measured.md](measured.md)): training 1.3B parameters with 4 x 2048 tokens a step
-${tokensPerSecond} tokens/s (${(rate / 1e12).toFixed(0)} TFLOP/s), decoding of an 8B model ${MEASURED.decode8B} tokens/s (${(readingRate() / 1e12).toFixed(2)} TB/s of weights).
+${tokensPerSecond.toLocaleString('en-US')} tokens/s (${(rate / 1e12).toFixed(0)} TFLOP/s), decoding of an 8B model ${MEASURED.decode8B} tokens/s (${(readingRate() / 1e12).toFixed(2)} TB/s of weights).
 Assumed of links, as commonly told: ${Object.entries(ASSUMED.links)
     .map(([name, l]) => `${name} ${l.bytesPerSecond / 1e9} GB/s and ${Math.round(l.latency * 1e6)} us a call`)
     .join('; ')}.

@@ -86,6 +86,21 @@ test('links between pages lead to files that are there', () => {
   assert.deepEqual(dead, []);
 });
 
+test('the index of docs/ lists every page, and the site has every page but decisions', () => {
+  const pages = readdirSync(docsDir, { recursive: true, encoding: 'utf8' }).filter(
+    (f) => f.endsWith('.md') && f !== 'README.md',
+  );
+  const index = readFileSync(join(docsDir, 'README.md'), 'utf8');
+  const listed = [...index.matchAll(LINK)].map((m) => m[1]);
+  assert.deepEqual([...new Set(listed)].sort(), pages.sort());
+  const site = readFileSync(join(packageRoot, 'site/typedoc.json'), 'utf8');
+  const { projectDocuments } = JSON.parse(site) as { projectDocuments: string[] };
+  assert.deepEqual(
+    projectDocuments.map((f) => f.replace('../docs/', '')).sort(),
+    pages.filter((f) => !f.startsWith('decisions/')),
+  );
+});
+
 test('CONTRIBUTING names files, scripts and tests that are there', () => {
   const page = readFileSync(join(packageRoot, 'CONTRIBUTING.md'), 'utf8');
   // NAME and FILE stand for others, `mirror` is the example; compiled files are named by dist/, one source each.
