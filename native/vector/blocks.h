@@ -14,6 +14,7 @@ typedef int32_t Ints __attribute__((vector_size(32)));
 typedef float Floats __attribute__((vector_size(32)));
 typedef int16_t Words __attribute__((vector_size(16)));
 typedef uint32_t Fours __attribute__((vector_size(16)));
+typedef uint64_t Eights __attribute__((vector_size(16)));
 
 template <class E> inline E readAs(const void* p) {
   E e;
@@ -105,13 +106,19 @@ inline Floats f16s(Words v) {
   return readAs<Floats>(halves);
 #endif
 }
+#if defined(WICK_ISA_AVX512)
+// Two bytes of each of eight blocks that lie one behind another: all of them are in two vectors.
+constexpr int CLOSE = 20;  // bytes of a block
+inline Words wordsOf(const uint8_t* p, int bytes) {
+  const auto at = [&](int i) { return (short)(i < 4 ? i * bytes / 2 : 32 + (i - 4) * bytes / 2); };
+  const __m128i places = _mm_setr_epi16(at(0), at(1), at(2), at(3), at(4), at(5), at(6), at(7));
+  return (Words)_mm512_castsi512_si128(_mm512_permutex2var_epi16(_mm512_loadu_si512(p), _mm512_castsi128_si512(places),
+                                                                 _mm512_loadu_si512(p + 4 * bytes)));
+}
+#endif
 template <int COUNT> inline Floats f16s(const uint8_t* p, int stride = 0) {
 #if defined(WICK_ISA_AVX512)
-  if (COUNT == 8 && stride == 18) {  // all of them lie in two vectors
-    const __m512i at = _mm512_castsi128_si512(_mm_setr_epi16(0, 9, 18, 27, 36, 45, 54, 63));
-    const __m512i found = _mm512_permutex2var_epi16(_mm512_loadu_si512(p), at, _mm512_loadu_si512(p + 64));
-    return f16s((Words)_mm512_castsi512_si128(found));
-  }
+  if (COUNT == 8 && stride <= CLOSE) return f16s(wordsOf(p, stride));
 #endif
   return f16s(every<Words, COUNT>(p, stride));
 }
@@ -123,6 +130,18 @@ inline Ints bytesOf(UHalf v) {
 #else
   return Ints{v[0], v[1], v[2], v[3], v[4], v[5], v[6], v[7]};
 #endif
+}
+// The first byte of each of COUNT blocks.
+template <int COUNT> inline Ints firstBytes(const uint8_t* p, int bytes) {
+#if defined(WICK_ISA_AVX512)
+  if (COUNT == 8 && bytes == 17) {  // every second one is the upper half of a word
+    const __m128i words = (__m128i)wordsOf(p, bytes);
+    return (Ints)_mm256_and_si256(
+        _mm256_srlv_epi32(_mm256_cvtepu16_epi32(words), _mm256_setr_epi32(0, 8, 0, 8, 0, 8, 0, 8)),
+        _mm256_set1_epi32(255));
+  }
+#endif
+  return bytesOf(every<UHalf, COUNT>(p, bytes));
 }
 // Two bytes for each of eight chunks.
 inline Ints pairsOf(Words v) { return __builtin_convertvector(v, Ints); }
@@ -184,8 +203,8 @@ struct Q3_K {
   template <int> static void scales(const uint8_t* b, Scales& s) {
     constexpr uint64_t FOUR = 0x0f0f0f0f0f0f0f0f, TWO = 0x0303030303030303;
     const uint64_t low = readAs<uint64_t>(b + 96), top = readAs<uint32_t>(b + 104), tops = top | top >> 2 << 32;
-    const uint64_t six[2] = {(low & FOUR) | (tops & TWO) << 4, (low >> 4 & FOUR) | (tops >> 4 & TWO) << 4};
-    const Ints both = pairsOf(readAs<Words>(six));
+    const Eights six = {(low & FOUR) | (tops & TWO) << 4, (low >> 4 & FOUR) | (tops >> 4 & TWO) << 4};
+    const Ints both = pairsOf((Words)six);
     for (int h = 0; h < 2; h++) s.d[h] = f16At(b + 108) * floatsOf((both >> 8 * h & 63) - 32);
   }
   static Bytes values(const uint8_t* b, int c) {
@@ -267,7 +286,7 @@ struct MXFP4 {
   static constexpr int id = 39, chunks = 1, bytes = 17, offset = 0;
   static constexpr bool halves = false, minima = false, negative = true;
   template <int BLOCKS> static void scales(const uint8_t* b, Scales& s) {
-    const Ints e = bytesOf(every<UHalf, BLOCKS>(b, bytes));
+    const Ints e = firstBytes<BLOCKS>(b, bytes);
     s.d[0] = (Floats)(e < 2 ? Ints{} + 0x00200000 << e : (e - 1) << 23);  // half of 2^(e - 127)
   }
   static Bytes values(const uint8_t* b, int) { return lookUp(FP4_LEVELS, nibbles(b + 1)); }

@@ -87,80 +87,32 @@ WICK_FN void addChunks(const uint8_t* w, const int8_t* q, const Floats (&factors
 }
 // Four running sums of eight lanes, one for every fourth chunk. d and e are the factors of chunks' halves.
 template <class T> struct RunningSums {
+  static constexpr int lifted = 0;
   Sums acc[4];
-  template <int COUNT> __attribute__((always_inline)) void add(const uint8_t* w, const int8_t* q, Floats d, Floats e) {
+  template <int COUNT>
+  __attribute__((always_inline)) void add(const uint8_t* w, const int8_t* q, const int32_t*, Floats d, Floats e) {
     const Floats factors[2] = {WICK_SHUFFLE(Ints, d, e, 0, 1, 2, 3, 8, 9, 10, 11),
                                WICK_SHUFFLE(Ints, d, e, 4, 5, 6, 7, 12, 13, 14, 15)};
     addChunks<T, 0, COUNT>(w, q, factors, acc);
   }
 };
 #if defined(WICK_ISA_AVX512)
-// Two chunks a vector, for formats that give two of them in few instructions. Sums meet in the same order.
-WICK_FN __m512i twice(const void* p) { return _mm512_broadcast_i64x4(_mm256_loadu_si256((const __m256i*)p)); }
-// What shifts the first 32 bytes by A bits and the others by B; bits of neighbours come in.
-template <int A, int B> WICK_FN __m512i shifts() {
-  return _mm512_inserti64x4(_mm512_set1_epi16(A), _mm256_set1_epi16(B), 1);
-}
-WICK_FN __m512i wideEach(char b) { return _mm512_set1_epi8(b); }
-// The values of chunks C and C + 1.
-template <class T, int C> struct Two;
-template <int C> struct Two<Q4_0, C> {
-  WICK_FN __m512i values(const uint8_t* w) {
-    const uint8_t* b = w + C * Q4_0::bytes + 2;
-    const __m512i first = _mm512_broadcast_i32x4(_mm_loadu_si128((const __m128i*)b));
-    const __m512i both = _mm512_mask_broadcast_i32x4(first, 0xff00, _mm_loadu_si128((const __m128i*)(b + Q4_0::bytes)));
-    return _mm512_and_si512(_mm512_srlv_epi64(both, _mm512_setr_epi64(0, 0, 4, 4, 0, 0, 4, 4)), wideEach(15));
-  }
-};
-template <int C> struct Two<Q4_K, C> {
-  WICK_FN __m512i values(const uint8_t* w) {
-    return _mm512_and_si512(_mm512_srlv_epi16(twice(w + 16 + C / 2 * 32), shifts<0, 4>()), wideEach(15));
-  }
-};
-template <int C> struct Two<Q6_K, C> {
-  WICK_FN __m512i values(const uint8_t* w) {
-    const __m512i v = _mm512_loadu_si512(w + C / 4 * 64), top = twice(w + 128 + C / 4 * 32);
-    const __m512i low = C % 4 ? _mm512_srli_epi16(v, 4) : v;
-    const __m512i high = C % 4 ? _mm512_srlv_epi16(top, shifts<0, 2>()) : _mm512_sllv_epi16(top, shifts<4, 2>());
-    return _mm512_or_si512(_mm512_and_si512(low, wideEach(15)), _mm512_and_si512(high, wideEach(48)));
-  }
-};
-WICK_FN __m512i wideDot(__m512i w, __m512i a) {
-#if defined(__AVX512VNNI__)
-  return _mm512_dpbusd_epi32(_mm512_setzero_si512(), w, a);
-#else
-  return _mm512_madd_epi16(_mm512_maddubs_epi16(w, a), _mm512_set1_epi16(1));
+#include "quantized-wide.h"
 #endif
-}
-// Chunks C to COUNT of a batch, with a factor for each: those of the first halves, then of the second ones.
-template <class T, int C, int COUNT>
-WICK_FN void addWide(const uint8_t* w, const int8_t* q, __m512 factors, __m512 (&acc)[2]) {
-  constexpr int E = T::halves ? 8 : 0;
-  __m512i values, a;
-  if constexpr (C + 1 < COUNT) {
-    values = Two<T, C>::values(w);
-    a = _mm512_loadu_si512(q + 32 * C);
-  } else {
-    values = _mm512_zextsi256_si512((__m256i)T::values(w + C / T::chunks * T::bytes, C % T::chunks));
-    a = _mm512_zextsi256_si512((__m256i)loadBytes(q + 32 * C));
+// What values that are lifted above zero add to the products of a row of activations, taken off: for every four of it.
+template <class T> const int32_t* startsFor(const Rounded& a) {
+#if defined(__AVX2__)
+  if constexpr (RunningSums<T>::lifted > 0) {
+    int32_t* starts = static_cast<int32_t*>(scratch(wick::SCRATCH_A, a.n));
+    for (int64_t q = 0; q < a.n; q += 32) {
+      const Ints taken = -dot<false>((Bytes)each(RunningSums<T>::lifted), loadBytes(a.q + q));
+      memcpy(starts + q / 4, &taken, sizeof taken);
+    }
+    return starts;
   }
-  const __m512i at = _mm512_setr_epi32(C, C, C, C, C + E, C + E, C + E, C + E, C + 1, C + 1, C + 1, C + 1, C + 1 + E,
-                                       C + 1 + E, C + 1 + E, C + 1 + E);
-  __m512& to = acc[C % 4 / 2];
-  to = _mm512_fmadd_ps(_mm512_cvtepi32_ps(wideDot(values, a)), _mm512_permutexvar_ps(at, factors), to);
-  if constexpr (C + 2 < COUNT) addWide<T, C + 2, COUNT>(w, q, factors, acc);
-}
-template <class T> struct WideSums {
-  __m512 acc[2];
-  template <int COUNT> __attribute__((always_inline)) void add(const uint8_t* w, const int8_t* q, Floats d, Floats e) {
-    const __m512 first = _mm512_zextps256_ps512((__m256)d);
-    addWide<T, 0, COUNT>(w, q, T::halves ? _mm512_insertf32x8(first, (__m256)e, 1) : first, acc);
-  }
-};
-template <> struct RunningSums<Q4_0> : WideSums<Q4_0> {};
-template <> struct RunningSums<Q4_K> : WideSums<Q4_K> {};
-template <> struct RunningSums<Q6_K> : WideSums<Q6_K> {};
 #endif
+  return nullptr;
+}
 template <int COUNT> WICK_FN Floats some(const float* p) {
   Floats v = {};
   memcpy(&v, p, COUNT * sizeof(float));
@@ -168,7 +120,8 @@ template <int COUNT> WICK_FN Floats some(const float* p) {
 }
 // Up to eight chunks, those of BLOCKS blocks: what minima or offsets take off is added up apart.
 template <class T, int BLOCKS>
-WICK_FN void addBatch(const uint8_t* w, const Rounded& a, int64_t chunk, RunningSums<T>& acc, Floats& taken) {
+WICK_FN void addBatch(const uint8_t* w, const Rounded& a, const int32_t* starts, int64_t chunk, RunningSums<T>& acc,
+                      Floats& taken) {
   constexpr int COUNT = BLOCKS * T::chunks;
   for (int at = 0; at < BLOCKS * T::bytes; at += 64) __builtin_prefetch(w + 4096 + at);
   Scales s;
@@ -179,18 +132,18 @@ WICK_FN void addBatch(const uint8_t* w, const Rounded& a, int64_t chunk, Running
     taken = mad(off[T::halves], some<COUNT>(a.sum + a.n / 32 + chunk), taken);
   }
   const Floats by = some<COUNT>(a.scale + chunk);
-  acc.template add<COUNT>(w, a.q + chunk * 32, s.d[0] * by, s.d[T::halves] * by);
+  acc.template add<COUNT>(w, a.q + chunk * 32, starts + chunk * 8, s.d[0] * by, s.d[T::halves] * by);
 }
 // The product of a row of weights and a row of activations, in eight parts.
-template <class T> WICK_FN Floats dots(const uint8_t* w, const Rounded& a) {
+template <class T> WICK_FN Floats dots(const uint8_t* w, const Rounded& a, const int32_t* starts) {
   constexpr int BLOCKS = 8 / T::chunks;
   RunningSums<T> acc = {};
   Floats taken = {};
   const int64_t chunks = a.n / 32;
   int64_t c = 0;
-  for (; c + 8 <= chunks; c += 8, w += BLOCKS * T::bytes) addBatch<T, BLOCKS>(w, a, c, acc, taken);
+  for (; c + 8 <= chunks; c += 8, w += BLOCKS * T::bytes) addBatch<T, BLOCKS>(w, a, starts, c, acc, taken);
   if constexpr (BLOCKS > 1)
-    for (; c < chunks; c += T::chunks, w += T::bytes) addBatch<T, 1>(w, a, c, acc, taken);
+    for (; c < chunks; c += T::chunks, w += T::bytes) addBatch<T, 1>(w, a, starts, c, acc, taken);
   Floats sums[4];
   memcpy(sums, &acc, sizeof sums);
   return (sums[0] + sums[1]) + (sums[2] + sums[3]) - taken * (T::minima ? 1.f : T::offset);
@@ -209,14 +162,15 @@ WICK_FN Floats sumsOf(Floats (&v)[8]) {
 }
 // Rows of weights against one row of activations.
 template <class T> void vectorProduct(const uint8_t* w, int64_t rowBytes, int64_t rows, const Rounded& a, float* out) {
+  const int32_t* starts = startsFor<T>(a);
   int64_t r = 0;
   for (; r + 8 <= rows; r += 8) {
     Floats parts[8];
-    for (int i = 0; i < 8; i++) parts[i] = dots<T>(w + (r + i) * rowBytes, a);
+    for (int i = 0; i < 8; i++) parts[i] = dots<T>(w + (r + i) * rowBytes, a, starts);
     const Floats sums = sumsOf(parts);
     memcpy(out + r, &sums, sizeof sums);
   }
-  for (; r < rows; r++) out[r] = sumOf(dots<T>(w + r * rowBytes, a));
+  for (; r < rows; r++) out[r] = sumOf(dots<T>(w + r * rowBytes, a, starts));
 }
 constexpr int64_t ROW_BY_ROW = 1;  // rows of activations that are multiplied one by one
 template <class T>
