@@ -723,6 +723,20 @@ PICTURES[AutoModelForImageTextToText] |= {
         vision_config=dict(QWEN_TOWER, hidden_size=24, intermediate_size=36, out_hidden_size=32,
                            num_position_embeddings=9, deepstack_visual_indexes=[0, 1]))),
 }
+TILES = dict(image_grid_pinpoints=[[8, 16], [16, 8], [16, 16], [24, 8]], image_token_index=70)
+SMALL_TILE = dict(image_size=8)
+PICTURES[AutoModelForImageTextToText] |= {
+    'llava_next': ('llava_next', dict(TILES, text_config=dict(WRITER, model_type='mistral'), image_seq_length=16,
+                                      vision_config={**CLIP_TOWER, **SMALL_TILE})),
+    'llava_onevision': ('llava_onevision', dict(TILES, text_config=dict(WRITER, model_type='qwen2'),
+                                                vision_aspect_ratio='anyres_max_2',
+                                                vision_config={**SIGLIP_TOWER, **SMALL_TILE})),
+    'idefics3': ('idefics3', dict(text_config=dict(WRITER, model_type='llama'), image_token_id=70, scale_factor=3,
+                                  pad_token_id=0, vision_config={**TOWER, 'image_size': 24})),
+    'smolvlm': ('smolvlm', dict(text_config=dict(WRITER, model_type='llama', tie_word_embeddings=True),
+                                image_token_id=70, scale_factor=2, tie_word_embeddings=True, pad_token_id=0,
+                                vision_config=TOWER)),
+}
 
 
 READER = dict(vocab_size=80, hidden_size=32, encoder_hidden_size=24, intermediate_size=40, num_hidden_layers=2,
@@ -759,6 +773,10 @@ def picture_answers(model, _, seed):
     pixels = torch.randn(2, 3, 16, 16, generator=g)
     if model.config.model_type.startswith('qwen'):
         return placed_answers(model, words, g)
+    if model.config.model_type.startswith('llava_'):
+        return tiled_answers(model, words, g)
+    if model.config.model_type in ('idefics3', 'smolvlm'):
+        return shuffled_answers(model, words, g)
     given = dict(input_ids=ids, pixel_values=pixels, attention_mask=torch.ones_like(ids))
     if model.config.model_type != 'llava':  # what sees itself both ways: a prompt, or pictures
         given['token_type_ids'] = (ids == 70).long() if model.config.model_type == 'gemma3' else torch.zeros_like(ids)
@@ -775,6 +793,41 @@ def placed_answers(model, words, g):
     given = dict(input_ids=ids, pixel_values=pixels, image_grid_thw=places, attention_mask=torch.ones_like(ids),
                  mm_token_type_ids=(ids == 70).int())
     found = {'ids': ids, 'pixels': pixels, 'places': places, **written(model, given)}
+    return {k: v.numpy().astype(np.float32 if v.is_floating_point() else np.int32) for k, v in found.items()}
+
+
+def tiled_answers(model, words, g):
+    """Pictures of several sizes, each with as many tiles as its size asks for."""
+    sizes = torch.tensor([[30, 19], [14, 40], [9, 30], [22, 21]])
+    tiles = [5, 3, 3, 5]  # of 16 x 16, 8 x 16, 8 x 16 and 16 x 16 pixels
+    pixels = torch.randint(-8, 9, (4, 5, 3, 8, 8), generator=g) / 4
+    more = dict(batch_num_images=torch.tensor([1] * 4)) if 'onevision' in model.config.model_type else {}
+    with torch.no_grad():
+        seen = [len(x) for x in model.get_image_features(pixels, sizes, **more).pooler_output]
+    rows = []
+    for first, second in (seen[:2], seen[2:]):
+        row = [words(2)[:1], torch.full((1, first), 70), words(3)[:1], torch.full((1, second), 70)]
+        rows.append(torch.cat(row, 1))
+    longest = max(r.shape[1] for r in rows) + 3
+    ids = torch.cat([torch.cat([r, words(longest - r.shape[1])[:1]], 1) for r in rows])
+    given = dict(input_ids=ids, pixel_values=pixels, image_sizes=sizes, attention_mask=torch.ones_like(ids), **more)
+    places = torch.cat([sizes, torch.tensor(tiles)[:, None]], 1)
+    kept = torch.cat([p[:n] for p, n in zip(pixels, tiles)])
+    found = {'ids': ids, 'pixels': kept, 'places': places, **written(model, given)}
+    return {k: v.numpy().astype(np.float32 if v.is_floating_point() else np.int32) for k, v in found.items()}
+
+
+def shuffled_answers(model, words, g):
+    """Two tiles a row, of the size that was learnt and (Idefics 3) of a smaller one."""
+    tokens, side = (4, 24) if model.config.model_type == 'idefics3' else (4, 16)
+    ids = torch.cat([words(2), torch.full((2, tokens), 70), words(3), torch.full((2, tokens), 70), words(4)], 1)
+    pixels = torch.randint(-8, 9, (2, 2, 3, side, side), generator=g) / 4
+    given = dict(input_ids=ids, pixel_values=pixels, attention_mask=torch.ones_like(ids))
+    found = {'ids': ids, 'pixels': pixels.flatten(0, 1), **written(model, given)}
+    with torch.no_grad():
+        small = torch.randint(-8, 9, (1, 1, 3, 12, 12), generator=g) / 4
+        if model.config.model_type == 'idefics3':
+            found |= {'small': small[0], 'seen': model.model.get_image_features(small).pooler_output[0]}
     return {k: v.numpy().astype(np.float32 if v.is_floating_point() else np.int32) for k, v in found.items()}
 
 

@@ -7,6 +7,7 @@ import type { CausalLM } from '../src/models/decoder.js';
 import { loadModel } from '../src/models/load.js';
 import type { PictureLanguage } from '../src/models/picture-language.js';
 import { noGrad } from '../src/tensor/autograd.js';
+import { zeros } from '../src/tensor/create.js';
 import { scope } from '../src/tensor/scope.js';
 import type { Tensor } from '../src/tensor/tensor.js';
 import { answerOf, familyFolder, readers } from './models-support.js';
@@ -28,6 +29,14 @@ for (const name of Object.keys(readers).filter((n) => n !== 'blip-b'))
         const got = model.forward(ids, pixels, places);
         assert.deepEqual(got.shape, want.shape);
         assert.ok(got.sub(want).abs().max().item() / want.abs().max().item() <= 1e-4, 'logits');
+        if (name !== 'blip') {
+          const wanted = (ids.toArray() as number[][]).flat().filter((id) => id === model.imageToken).length;
+          const each = places.length > 0 ? places : Array.from({ length: pixels.shape[0] }, () => []);
+          assert.equal(
+            each.reduce((n, place) => n + model.eye.tokensOf(place), 0),
+            wanted,
+          );
+        }
         const greedy = of('greedy').toArray() as number[][];
         assert.deepEqual(model.answer(ids, pixels, { maxTokens: 8, places }), greedy);
         // A row that has ended goes on with its end.
@@ -140,3 +149,30 @@ test('what Qwen-VL does not see is refused by name', () => {
   ];
   for (const [more, message] of changed) assert.throws(() => open('qwen2_5_vl', more), message);
 });
+
+test('Idefics 3 sees tiles of other sizes, and LLaVA-OneVision a picture without its tiles', () =>
+  scope(() =>
+    noGrad(() => {
+      const off = (a: Tensor, b: Tensor): number => a.sub(b).abs().max().item() / b.abs().max().item();
+      const small = open('idefics3');
+      const got = small.eye.forward(answerOf('idefics3', 'small', 'pictures'));
+      assert.ok(off(got.tokens, answerOf('idefics3', 'seen', 'pictures')) <= 1e-4);
+      assert.throws(() => small.eye.forward(zeros([1, 3, 16, 16], { device: 'cpu' })), /no square that divides/);
+      const { eye } = open('llava_onevision');
+      const [pixels, places] = ['pixels', 'places'].map((key) => answerOf('llava_onevision', key, 'pictures'));
+      const [first] = places.toArray() as number[][];
+      const tiles = pixels.narrow(0, 0, first[2]).contiguous();
+      const all = eye.forward(tiles, [first]).tokens;
+      const whole = eye.forward(pixels.narrow(0, 0, 1).contiguous(), [[...first.slice(0, 2), 1]]).tokens;
+      const base = whole.shape[0] - 1;
+      assert.ok(off(whole.narrow(0, 0, base), all.narrow(0, 0, base)) <= 1e-5);
+      assert.deepEqual(
+        whole.narrow(0, base, 1).squeeze(0).toArray(),
+        all
+          .narrow(0, all.shape[0] - 1, 1)
+          .squeeze(0)
+          .toArray(),
+      );
+      assert.throws(() => eye.forward(tiles, [[...first.slice(0, 2), 2]]), /5 tiles, and \[\[30, 19, 2\]\]/);
+    }),
+  ));

@@ -7,6 +7,7 @@ import { keep } from '../tensor/scope.js';
 import type { Tensor } from '../tensor/tensor.js';
 import { Config } from './config.js';
 import type { ModelRow } from './model-row.js';
+import { nearestPlaces } from './places.js';
 import { chunks, type FeedForward, feedForward, keysMask, MultiHead, type PreNormBlock } from './parts.js';
 import { blocksOf, Patches, sideLengths, type TowerConfig, type TowerNames } from './vit.js';
 import type { ModelSource } from './source.js';
@@ -97,10 +98,16 @@ export class VisionTower extends Module {
   readonly blocks: PreNormBlock[];
   readonly postNorm: LayerNorm;
   readonly pool: AttentionPool | undefined;
-  constructor(vb: VarBuilder, c: VisionConfig, siglip: boolean) {
+  /** Rows and columns of patches of a picture of the size that was learnt. */
+  readonly grid: readonly [rows: number, columns: number];
+  readonly #nearest: readonly [number, number] | undefined;
+  /** `nearest`: patches of pictures of other sizes have the learnt position that is nearest. */
+  constructor(vb: VarBuilder, c: VisionConfig, siglip: boolean, nearest = false) {
     super();
+    this.grid = [Math.floor(c.image[0] / c.patch[0]), Math.floor(c.image[1] / c.patch[1])];
+    this.#nearest = nearest ? c.patch : undefined;
     const e = vb.pp('embeddings');
-    const count = Math.floor(c.image[0] / c.patch[0]) * Math.floor(c.image[1] / c.patch[1]);
+    const count = this.grid[0] * this.grid[1];
     this.patches = new Patches(e.pp('patch_embedding'), c.channels, c.width, c.image, c.patch, siglip);
     this.classToken = siglip ? undefined : e.get([c.width], 'class_embedding');
     this.positions = embedding(count + (siglip ? 0 : 1), c.width, e.pp('position_embedding'));
@@ -111,9 +118,11 @@ export class VisionTower extends Module {
   }
   /** What goes into the first block and what comes out of each, (b, places, width). */
   layers(pixels: Tensor): Tensor[] {
-    let x = this.patches.forward(pixels);
+    const near = this.#nearest;
+    let x = near ? this.patches.ofAny(pixels) : this.patches.forward(pixels);
     if (this.classToken) x = this.classToken.reshape([1, 1, -1]).broadcastTo([x.shape[0], 1, x.shape[2]]).cat([x], 1);
-    x = x.add(this.positions.weight);
+    const grid = near?.map((side, i) => Math.floor(pixels.shape[2 + i] / side));
+    x = x.add(grid ? nearestPlaces(this.positions.weight, grid) : this.positions.weight);
     if (this.preNorm) x = this.preNorm.forward(x);
     const all = [x];
     for (const block of this.blocks) all.push((x = block.forward(x)));
@@ -215,26 +224,52 @@ function tower(c: Config, kind: 'clip' | 'siglip', sizes: Readonly<Record<string
   };
 }
 
-function visionConfig(v: Config, kind: 'clip' | 'siglip'): VisionConfig {
+/** Where a config does not say. */
+const VISION_SIZES = { width: 768, heads: 12, inner: 3072 };
+function visionConfig(
+  v: Config,
+  kind: 'clip' | 'siglip',
+  sizes = VISION_SIZES,
+  patch = kind === 'siglip' ? 16 : 32,
+): VisionConfig {
   return {
-    ...tower(v, kind, { width: 768, heads: 12, inner: 3072 }),
+    ...tower(v, kind, sizes),
     image: v.has('image_size') ? sideLengths(v, 'image_size') : [224, 224],
-    patch: v.has('patch_size') ? sideLengths(v, 'patch_size') : kind === 'siglip' ? [16, 16] : [32, 32],
+    patch: v.has('patch_size') ? sideLengths(v, 'patch_size') : [patch, patch],
     channels: v.count('num_channels', 3),
   };
 }
-/** The half that sees by itself, as a part of another model. */
-export function towerOf(v: Config, vb: VarBuilder): { readonly tower: VisionTower; readonly width: number } {
-  const unsaid = vb.has('embeddings.class_embedding') ? 'clip_vision_model' : 'siglip_vision_model';
+interface TowerKind {
+  readonly kind: 'clip' | 'siglip';
+  /** Patches of pictures of other sizes have the learnt position that is nearest. */
+  readonly nearest?: boolean;
+  readonly sizes?: typeof VISION_SIZES;
+  readonly patch?: number;
+}
+const IDEFICS: TowerKind = { kind: 'siglip', nearest: true, sizes: { width: 1152, heads: 16, inner: 3072 }, patch: 32 };
+/** Towers by the names that configs give them; Idefics' first folders name the whole model. */
+const TOWERS: Readonly<Record<string, TowerKind>> = {
+  clip_vision_model: { kind: 'clip' },
+  siglip_vision_model: { kind: 'siglip' },
+  idefics3_vision: IDEFICS,
+  idefics3: IDEFICS,
+  smolvlm_vision: IDEFICS,
+};
+/** The half that sees by itself, as a part of another model; a type that is not named is told by its tensors. */
+export function towerOf(
+  v: Config,
+  vb: VarBuilder,
+  unsaid = vb.has('embeddings.class_embedding') ? 'clip_vision_model' : 'siglip_vision_model',
+): { readonly tower: VisionTower; readonly width: number } {
   const type = v.text('model_type', unsaid);
-  if (type !== 'clip_vision_model' && type !== 'siglip_vision_model')
+  if (!Object.hasOwn(TOWERS, type))
     throw new UnsupportedError(
-      `${v.where}: vision_config.model_type is ${JSON.stringify(type)}; clip_vision_model and siglip_vision_model are served`,
+      `${v.where}: vision_config.model_type is ${JSON.stringify(type)}; served are ${Object.keys(TOWERS).join(', ')}`,
     );
-  const kind = type === 'siglip_vision_model' ? 'siglip' : 'clip';
+  const { kind, nearest, sizes, patch } = TOWERS[type];
   v.ignore('vision_use_head');
-  const config = visionConfig(v, kind);
-  return { tower: new VisionTower(vb, config, kind === 'siglip'), width: config.width };
+  const config = visionConfig(v, kind, sizes, patch);
+  return { tower: new VisionTower(vb, config, kind === 'siglip', nearest), width: config.width };
 }
 
 function imageText(c: Config, source: ModelSource, kind: 'clip' | 'siglip'): ImageText {

@@ -2,8 +2,12 @@
 import { Module } from '../nn/module.js';
 import type { Tensor } from '../tensor/tensor.js';
 
-/** What a processor says of each picture beside its pixels; families without need of it ask for none. */
-export type Places = readonly (readonly number[])[];
+/**
+ * What a processor says of each picture beside its pixels: nothing where all are alike; frames, rows and columns of
+ * patches (Qwen); height, width and how many tiles were made of it (LLaVA-NeXT and OneVision).
+ */
+export type Place = readonly number[];
+export type Places = readonly Place[];
 
 /** Pictures as tokens of the text. */
 export interface Seen {
@@ -16,4 +20,6 @@ export interface Seen {
 /** The half of a model that sees. */
 export abstract class Eye extends Module {
   abstract forward(pixels: Tensor, places?: Places): Seen;
+  /** How many tokens a picture becomes, or one of its tiles where each has tokens of its own. */
+  abstract tokensOf(place: Place): number;
 }

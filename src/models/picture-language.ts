@@ -1,5 +1,6 @@
 // Models that read pictures and write text: what a vision tower sees stands in for tokens of a decoder. LLaVA,
-// PaliGemma (whose prompt sees itself both ways), Gemma 3 (whose pictures do) and Qwen-VL (whose tokens have places).
+// PaliGemma (whose prompt sees itself both ways), Gemma 3 (whose pictures do), Qwen-VL (whose tokens have places),
+// LLaVA-NeXT, LLaVA-OneVision, Idefics 3 and SmolVLM (whose pictures come in tiles).
 import { ArgumentError, FormatError, UnsupportedError } from '../base/errors.js';
 import { activation } from '../nn/activation.js';
 import { type Linear, linear, RmsNorm } from '../nn/layers.js';
@@ -19,6 +20,7 @@ import { keyed } from './features.js';
 import type { ModelRow } from './model-row.js';
 import { qwenEye, type QwenKind } from './qwen-eye.js';
 import type { ModelSource } from './source.js';
+import { mostTilesOf, ShuffledEye, TileEye, tileSizes } from './tile-eyes.js';
 import { type AttendOptions, BatchStep, type DecoderCache } from './step.js';
 
 /** Tokens of one group see each other both ways; those of none (-1) look back. */
@@ -287,11 +289,17 @@ class TowerEye extends Eye {
   readonly tower: VisionTower;
   readonly project: Layer;
   readonly #select: Select;
-  constructor(tower: VisionTower, project: Layer, select: Select) {
+  readonly #tokens: number;
+  /** `tokens`: how many a picture becomes. */
+  constructor(tower: VisionTower, project: Layer, select: Select, tokens = patchesOf(tower)) {
     super();
+    this.#tokens = tokens;
     this.tower = tower;
     this.project = project;
     this.#select = select;
+  }
+  tokensOf(): number {
+    return this.#tokens;
   }
   /** Of pictures (n, channels, height, width). */
   forward(pixels: Tensor): Seen {
@@ -299,6 +307,7 @@ class TowerEye extends Eye {
     return { tokens: all.reshape([-1, all.shape[2]]) };
   }
 }
+const patchesOf = ({ grid: [rows, columns] }: VisionTower): number => rows * columns;
 /** A picture's vectors (b, places, width) of the tower's layers. */
 type Select = (tower: VisionTower, pixels: Tensor) => Tensor;
 
@@ -359,31 +368,76 @@ const projector = ({ source }: Sides): VarBuilder =>
   within(source, ['model.multi_modal_projector', 'multi_modal_projector']);
 
 /** LLaVA may read several layers, counted from behind, with or without the class token. */
-function llavaLayers(c: Config, { vision }: Sides): { readonly select: Select; readonly count: number } {
+function llavaParts(
+  c: Config,
+  sides: Sides,
+  unsaid: { readonly layer: number; readonly strategy: string } = { layer: -2, strategy: 'default' },
+): { readonly tower: VisionTower; readonly select: Select; readonly project: Layer; readonly tokens: number } {
+  c.ignore('image_seq_length');
   c.only('vision_feature_select_strategy', 'default', 'full');
   const given = typeof c.get('vision_feature_layer') === 'number' ? [c.number('vision_feature_layer')] : undefined;
-  const layers = given ?? (c.has('vision_feature_layer') ? c.numbers('vision_feature_layer') : [-2]);
-  const plain = c.text('vision_feature_select_strategy', 'default') === 'default';
-  const count = vision.count('num_hidden_layers', 12);
+  const layers = given ?? (c.has('vision_feature_layer') ? c.numbers('vision_feature_layer') : [unsaid.layer]);
+  const plain = c.text('vision_feature_select_strategy', unsaid.strategy) === 'default';
+  const count = sides.vision.count('num_hidden_layers', 12);
   if (layers.some((i) => !Number.isInteger(i) || i > count || i < -count - 1))
     throw new FormatError(`${c.where}: vision_feature_layer ${layers.join(', ')} is none of ${count} layers`);
+  const { tower, width } = towerIn(sides);
   const select: Select = (tower, pixels) => {
     const all = tower.layers(pixels);
     const parts = layers.map((i) => all.at(i) as Tensor);
     const joined = parts.length === 1 ? parts[0] : parts[0].cat(parts.slice(1), 2);
     return plain ? joined.narrow(1, 1, joined.shape[1] - 1).contiguous() : joined;
   };
-  return { select, count: layers.length };
+  const bend = c.activation('projector_hidden_act', 'gelu');
+  const sizes = [layers.length * width, sides.text.config.hiddenSize] as const;
+  const project = new TwoProducts(projector(sides), sizes, c.flag('multimodal_projector_bias', true), bend);
+  const tokens = patchesOf(tower) + Number(tower.classToken !== undefined) - Number(plain);
+  return { tower, select, project, tokens };
 }
 function llava(c: Config, sides: Sides): Omit<Reading, 'imageToken'> {
-  c.ignore('image_seq_length');
-  const { select, count } = llavaLayers(c, sides);
-  const { tower, width } = towerIn(sides);
-  const bend = c.activation('projector_hidden_act', 'gelu');
-  const sizes = [count * width, sides.text.config.hiddenSize] as const;
-  const project = new TwoProducts(projector(sides), sizes, c.flag('multimodal_projector_bias', true), bend);
-  return { eye: new TowerEye(tower, project, select) };
+  const { tower, select, project, tokens } = llavaParts(c, sides);
+  return { eye: new TowerEye(tower, project, select, tokens) };
 }
+/** LLaVA-NeXT's tiles make one of a few sizes; OneVision's make one of many, and what is too large is made smaller. */
+const tiled =
+  (unsaid: { readonly layer: number; readonly strategy: string }, pinpoints: readonly Pair[], shrinks: boolean) =>
+  (c: Config, sides: Sides): Omit<Reading, 'imageToken'> => {
+    const { tower, select, project, tokens } = llavaParts(c, sides, unsaid);
+    c.ignore('use_image_newline_parameter', 'video_token_index', 'video_token_id');
+    const [side, [rows, columns]] = [sides.vision.count('image_size', 224), tower.grid];
+    if (rows !== columns || tokens !== rows * columns)
+      throw new UnsupportedError(
+        `${c.where}: a tile of ${rows} x ${columns} patches becomes ${tokens} tokens, which make no picture again`,
+      );
+    const sizes = tileSizes(c.where, 'image_grid_pinpoints', c.get('image_grid_pinpoints') ?? pinpoints);
+    const { source, text } = sides;
+    const name = ['model.image_newline', 'image_newline'].find((n) => source.has(n)) ?? 'model.image_newline';
+    const newline = source.builder.get([text.config.hiddenSize], name);
+    const most = shrinks && mostTilesOf(c.where, c.text('vision_aspect_ratio', 'anyres_max_9'));
+    const config = { side, patches: rows, sizes, ...(most && { mostTiles: most }) };
+    return { eye: new TileEye({ tower, project, newline }, config, select) };
+  };
+type Pair = readonly [number, number];
+const NEXT_SIZES: readonly Pair[] = [
+  [336, 672],
+  [672, 336],
+  [672, 672],
+  [1008, 336],
+  [336, 1008],
+];
+const SIXTHS = [1, 2, 3, 4, 5, 6].map((n) => n * 384);
+const ONE_SIZES = SIXTHS.flatMap((h) => SIXTHS.map((w): Pair => [h, w]));
+
+function idefics3(c: Config, { source, vision, text }: Sides): Omit<Reading, 'imageToken'> {
+  c.ignore('image_seq_len', 'use_reentrant_checkpoint', 'transformers.js_config', 'freeze_config', 'qk_layer_norms');
+  // What the first folders' towers carry beside their sizes is the processor's.
+  vision.ignore('max_image_size', 'size', 'use_base_siglip', '_attn_implementation_autoset', '_flash_attn_2_enabled');
+  const { tower, width } = towerOf(vision, within(source, ['model.vision_model', 'vision_model']), 'idefics3_vision');
+  const vb = within(source, ['model.connector', 'connector']);
+  const side = c.count('scale_factor', 2, 1);
+  return { eye: new ShuffledEye(tower, vb, [width, text.config.hiddenSize], side) };
+}
+
 function paligemma(c: Config, sides: Sides): Omit<Reading, 'imageToken'> {
   const { vision, text } = sides;
   const written = text.config.hiddenSize;
@@ -402,7 +456,7 @@ function gemma3(c: Config, sides: Sides): Omit<Reading, 'imageToken'> {
   const { tower, width } = towerIn(sides);
   const sizes = [width, text.config.hiddenSize] as const;
   const project = new Pooled(projector(sides), sizes, vision.number('layer_norm_eps', 1e-6), side, kernel);
-  return { eye: new TowerEye(tower, project, lastOf), bothWays: 'picture' };
+  return { eye: new TowerEye(tower, project, lastOf, Math.floor(side / kernel) ** 2), bothWays: 'picture' };
 }
 
 /** By which of time, row and column each pair of a head turns: runs of pairs (2, 2.5), or in turns (3). */
@@ -426,12 +480,45 @@ const qwen =
     return { eye, places: { axes: axesOf(c, text, kind === 'qwen3_vl'), merge: eye.merge } };
   };
 
-/** A row a family: how it sees, and the token for pictures where a config does not say. */
-const READINGS: Readonly<
-  Record<string, { readonly read: (c: Config, sides: Sides) => Omit<Reading, 'imageToken'>; readonly token: number }>
-> = {
+interface ReadingRow {
+  /** How it sees. */
+  readonly read: (c: Config, sides: Sides) => Omit<Reading, 'imageToken'>;
+  /** The token for pictures where a config does not say. */
+  readonly token: number;
+  /** The config as the text's own reader takes it. */
+  readonly text?: (json: Json) => Json;
+}
+/** PaliGemma's text is Gemma without a cap on logits; that a prompt sees itself both ways is the run's business here. */
+function gemmaText({ text_config, ...json }: Json): Json {
+  const { use_bidirectional_attention: _, num_image_tokens: __, ...plain } = text_config as Json;
+  const capless = plain.model_type === 'gemma2' && { final_logit_softcapping: null };
+  return { ...json, model_type: 'llava', text_config: { model_type: 'gemma', ...plain, ...capless } };
+}
+/** OneVision's head is the embedding where either config says so. */
+const tiedByEither = (json: Json): Json => ({
+  ...json,
+  tie_word_embeddings: json.tie_word_embeddings === true || (json.text_config as Json).tie_word_embeddings === true,
+});
+/** What the first folders of Idefics 3 and SmolVLM say beside their Llama, which transformers does not read either. */
+const UNREAD = [
+  ...['_flash_attn_2_enabled', '_attn_implementation_autoset', 'neftune_noise_alpha', 'perceiver_config'],
+  ...['pixel_shuffle_factor', 'qk_layer_norms', 'rope_interleaved', 'use_resampler', 'transformers.js_config'],
+];
+const plainText = ({ text_config, ...json }: Json): Json => ({
+  ...json,
+  text_config: Object.fromEntries(Object.entries(text_config as Json).filter(([name]) => !UNREAD.includes(name))),
+});
+const READINGS: Readonly<Record<string, ReadingRow>> = {
   llava: { read: llava, token: 32000 },
-  paligemma: { read: paligemma, token: 256000 },
+  llava_next: { read: tiled({ layer: -2, strategy: 'default' }, NEXT_SIZES, false), token: 32000 },
+  llava_onevision: {
+    read: tiled({ layer: -1, strategy: 'full' }, ONE_SIZES, true),
+    token: 151646,
+    text: tiedByEither,
+  },
+  idefics3: { read: idefics3, token: 128257, text: plainText },
+  smolvlm: { read: idefics3, token: 128257, text: plainText },
+  paligemma: { read: paligemma, token: 256000, text: gemmaText },
   gemma3: { read: gemma3, token: 262144 },
   qwen2_vl: { read: qwen('qwen2_vl'), token: 151655 },
   qwen2_5_vl: { read: qwen('qwen2_5_vl'), token: 151655 },
@@ -439,12 +526,6 @@ const READINGS: Readonly<
   qwen3_vl_moe: { read: qwen('qwen3_vl'), token: 151655 },
 };
 
-/** PaliGemma's text is Gemma without a cap on logits; that a prompt sees itself both ways is the run's business here. */
-function gemmaText({ text_config, ...json }: Json): Json {
-  const { use_bidirectional_attention: _, num_image_tokens: __, ...plain } = text_config as Json;
-  const capless = plain.model_type === 'gemma2' && { final_logit_softcapping: null };
-  return { ...json, model_type: 'llava', text_config: { model_type: 'gemma', ...plain, ...capless } };
-}
 function pictureLanguage(c: Config, source: ModelSource): PictureLanguage {
   const type = c.text('model_type');
   const vision = c.inner('vision_config');
@@ -454,10 +535,10 @@ function pictureLanguage(c: Config, source: ModelSource): PictureLanguage {
   const beside = Object.keys(c.json).filter((name) => !/^(vision|image|video)_/.test(name));
   if (c.json.text_config === undefined && type.startsWith('qwen')) c.ignore(...beside);
   else if (!isObject(c.json.text_config)) throw new FormatError(`${c.where}: text_config must be given`);
-  const { read, token } = READINGS[type];
+  const { read, token, text: adapted } = READINGS[type];
   const imageToken = c.optional('image_token_index') ?? c.optional('image_token_id') ?? token;
   c.ignore('image_token_index', 'image_token_id', 'boi_token_id', 'eoi_token_id');
-  const json = type === 'paligemma' ? gemmaText(c.json) : c.json;
+  const json = adapted ? adapted(c.json) : c.json;
   const row = DECODER_FAMILIES.find((r) => r.types.includes(String(json.model_type))) as ModelRow<CausalLM>;
   const text = row.build(new Config(json, c.where), source, {});
   return new PictureLanguage(text, { ...read(c, { source, vision, text }), imageToken });

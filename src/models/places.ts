@@ -56,6 +56,23 @@ export function stretched(positions: Tensor, [h, w]: readonly number[], smoothed
   return positions.narrow(1, 0, 1).cat([both.cast(positions.dtype)], 1);
 }
 
+/** Which of `side` learnt places in a row each of `count` patches is nearest to, by transformers' own rounding. */
+function nearestInRow(count: number, side: number): number[] {
+  const edges = Array.from({ length: side - 1 }, (_, k) => Math.fround(1 / side + k * (1 / side)));
+  const step = Math.fround(1 / count);
+  return Array.from({ length: count }, (_, i) => {
+    const at = Math.min(Math.fround(i * step), Math.fround(1 - 1e-6));
+    return edges.filter((edge) => edge <= at).length;
+  });
+}
+/** Of positions (side * side, width), those that patches of a picture of h * w are nearest to. */
+export function nearestPlaces(positions: Tensor, [h, w]: readonly number[]): Tensor {
+  const side = Math.sqrt(positions.shape[0]);
+  const [down, across] = [nearestInRow(h, side), nearestInRow(w, side)];
+  const ids = Uint32Array.from(down.flatMap((y) => across.map((x) => y * side + x)));
+  return positions.indexSelect(0, tensor(ids, { device: positions.device }));
+}
+
 /** What scores are added for two places' distance; those with the class token have three rows of their own. */
 export class PlaceDistances extends Module {
   readonly table: Tensor;

@@ -10,7 +10,7 @@ import { tensor } from '../tensor/create.js';
 import { keep } from '../tensor/scope.js';
 import type { Tensor } from '../tensor/tensor.js';
 import type { Config } from './config.js';
-import { Eye, type Places, type Seen } from './eye.js';
+import { Eye, type Place, type Places, type Seen } from './eye.js';
 import { feedForward, GatedFeedForward } from './parts.js';
 import type { RopeTable } from './rope.js';
 
@@ -177,6 +177,9 @@ export class QwenEye extends Eye {
     const names = third ? (['norm', ...mlp] as const) : (['ln_q', 'mlp.0', 'mlp.2'] as const);
     this.merger = new Merger(vb.pp('merger'), c, names);
     this.deepMergers = c.deep.map((_, i) => new Merger(vb.pp('deepstack_merger_list', i), c, names, true));
+  }
+  tokensOf([frames, rows, columns]: Place): number {
+    return (frames * rows * columns) / this.merge ** 2;
   }
   #check(pixels: Tensor, grids: Places): void {
     const { merge } = this.#config;
