@@ -184,7 +184,8 @@ MODELS = {
                        'altup_num_inputs': 3, 'altup_active_idx': 1, 'altup_correct_scale': False,
                                         'attention_bias': True,
                        'intermediate_size': [64, 32, 64, 48, 64]}),
-    'bitnet': ('bitnet', {}),
+    'bitnet': ('bitnet', {}), 'bitnet-b': ('bitnet', dict(hidden_act='silu', tie_word_embeddings=True)),
+    'stablelm-d': ('stablelm', dict(partial_rotary_factor=1.0)),
     'opt-b': ('opt', dict(ffn_dim=64, do_layer_norm_before=False, word_embed_proj_dim=32)),
     'opt-c': ('opt', dict(ffn_dim=64, enable_bias=False, _remove_final_layer_norm=True,
                           layer_norm_elementwise_affine=False,
@@ -956,11 +957,33 @@ def run(stem, kinds, base, names, make, answer):
         open(to, 'wb').write(node('brotliCompressSync', data))
 
 
+def by_distances(name):
+    """A stored Llama whose tokens go by distances (ALiBi) and turn nothing: all positions are 0."""
+    paths = [os.path.join(GOLDEN, f'families.{n}.br') for n in ('json', 'safetensors')]
+    known, tensors = (node('brotliDecompressSync', open(p, 'rb').read()) for p in paths)
+    stored, tensors = json.loads(known)['models'][name], load_bytes(tensors)
+    with tempfile.TemporaryDirectory() as at:
+        json.dump(stored['config'], open(os.path.join(at, 'config.json'), 'w'))
+        save_file({k: made(spec) for k, spec in stored['tensors'].items()}, os.path.join(at, 'model.safetensors'),
+                  metadata={'format': 'pt'})
+        model = AutoModelForCausalLM.from_pretrained(at, dtype=torch.float32, attn_implementation='eager').eval()
+    ids = torch.tensor(tensors[f'{name}/input_ids']).long()
+    t, heads = ids.shape[1], model.config.num_attention_heads
+    slopes = torch.tensor([2.0 ** (-8 * (h + 1) / heads) for h in range(heads)])
+    behind = (torch.arange(t)[:, None] - torch.arange(t)[None]).float()
+    mask = torch.where(behind >= 0, -slopes[:, None, None] * behind, torch.finfo(torch.float32).min)[None]
+    with torch.no_grad():
+        tensors[f'{name}/alibi_logits'] = model(ids, attention_mask=mask, position_ids=torch.zeros_like(ids)).logits.numpy()
+    open(paths[1], 'wb').write(node('brotliCompressSync', save(tensors)))
+
+
 def main():
     asked = sys.argv[1:] or [*MODELS, *ENCODERS, *SEQ2SEQ, 'classifiers', 'tokens']
     decoders, encoders, pairs = ([n for n in asked if n in table] for table in (MODELS, ENCODERS, SEQ2SEQ))
     if decoders:
         run('families', MODELS, SIZES, decoders, AutoModelForCausalLM, answers)
+    if 'alibi' in asked:
+        by_distances('llama')
     if encoders:
         halves = [n for n in encoders if n == 't5-encoder']
         run('encoders', ENCODERS, ENCODER, [n for n in encoders if n not in halves], AutoModel, encoder_answers)

@@ -109,6 +109,7 @@ const SHARED: Readonly<Record<string, readonly string[]>> = {
   ...{ 'glm-dsa': ['glm_moe_dsa'], deepseek32: ['deepseek_v32'], mistral4: ['mistral4'] },
   ...{ 'kimi-linear': ['kimi_linear'], granitehybrid: ['granitemoehybrid', 'bamba'] },
   granite_swa: ['granite_swa', 'granitemoe_swa'],
+  bitnet: ['bitnet'],
 };
 const architectures = (type: string): string =>
   MODELS.flatMap((r) => r.architectures ?? [])
@@ -141,7 +142,8 @@ transformers 5.18 and by wick in f32: how many configs agree in logits (within 1
 batch padded in front, and whether they decode as a recorded graph on the simulated GPU ("op by op": this kind of layer is not recorded; nor are
 heads wider than 256, as the full layers of the released Gemma 4 have, ropes that change with the length, and heads behind a product of their own).
 The last column names the GGUF architectures of the row (files of \`qwen2vl\`, \`qwen3vl\` and \`qwen3vlmoe\` are read as
-their text, those of \`internlm2\`, \`exaone\`, \`xverse\` and \`minicpm\` as what they are); llama and qwen3 files (f32, Q8_0, Q4_K) and one of
+their text, those of \`internlm2\`, \`exaone\`, \`xverse\`, \`baichuan\`, \`refact\`, \`pangu-embedded\`, \`qwen\`, \`orion\`, \`codeshell\`,
+\`bailingmoe2\` and \`minicpm\` as the layers of other rows that they are); llama and qwen3 files (f32, Q8_0, Q4_K) and one of
 Seed-OSS are part of the tests. A dynamic rope past its
 border, and a step of Mamba 2 whose limits hold for whole prompts alone, answer with a cache as transformers does, and otherwise as it does without one: there
 the two differ by design. A longrope past its border runs the text again: its answers with a cache are those without one. There transformers keeps

@@ -57,9 +57,23 @@ function valueOf(v: number | boolean | string | readonly (number | boolean)[]): 
     ? { type: 'array', of: 'i32', value: Int32Array.from(list) }
     : { type: 'array', of: 'f32', value: Float32Array.from(list) };
 }
+/** The rows of whole heads in pairs of neighbours. */
+export function paired(numbers: Float32Array, headDim: number, width: number): Float32Array {
+  const out = new Float32Array(numbers.length);
+  for (let row = 0; row < numbers.length / width; row++) {
+    const [head, i] = [Math.floor(row / headDim) * headDim, row % headDim];
+    const to = head + (i < headDim / 2 ? 2 * i : 2 * (i - headDim / 2) + 1);
+    out.set(numbers.subarray(row * width, (row + 1) * width), to * width);
+  }
+  return out;
+}
+/** The same for queries and keys of heads of twelve numbers. */
+export const pairs = (name: string, numbers: Float32Array): Float32Array =>
+  /[qk]_proj\.(weight|bias)/.test(name) ? paired(numbers, 12, name.endsWith('bias') ? 1 : 48) : numbers;
+
 /** The file of a folder, as a case describes it. */
-export function written(name: string, { architecture, rules, keys, made = {}, change, told, joined }: Case): string {
-  const dir = familyFolder(name);
+export function written(name: string, plain: Case, dir = familyFolder(name)): string {
+  const { architecture, rules, keys, made = {}, change, told, joined } = plain;
   const file = SafeTensors.open(dir);
   const tensors = new Map<string, { shape: number[]; parts: Uint8Array[] }>();
   const curves = new Map<string, number[]>();
@@ -101,11 +115,11 @@ export function written(name: string, { architecture, rules, keys, made = {}, ch
 }
 
 /** How far a file's logits are from those of transformers. */
-export const distanceOf = (name: string, path: string): number =>
+export const distanceOf = (name: string, path: string, answer = 'logits'): number =>
   scope(() => {
     const { model } = loadModel<CausalLM>(path, { device: 'cpu', kind: 'decoder' });
     const got = noGrad(() => model.forward(answerOf(name, 'input_ids')));
-    const error = relativeError(got, answerOf(name, 'logits'));
+    const error = relativeError(got, answerOf(name, answer));
     model.dispose();
     return error;
   });

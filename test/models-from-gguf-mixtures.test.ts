@@ -5,7 +5,7 @@ import { test } from 'node:test';
 import { FormatError, ShapeError, UnsupportedError } from '../src/base/errors.js';
 import { loadModel } from '../src/models/index.js';
 import { MODEL_TOLERANCE } from '../src/parity/model-checks.js';
-import { type Case, distanceOf, type Rules, SECOND_NORM, SIZES, slides, written } from './gguf-files.js';
+import { type Case, distanceOf, pairs, type Rules, SECOND_NORM, SIZES, slides, written } from './gguf-files.js';
 import { skipFamilies } from './models-support.js';
 
 const EPS = 'attention.layer_norm_rms_epsilon';
@@ -44,19 +44,6 @@ const STATES: Rules = [
   [/(self_attn|mamba)\.dt_bias/, 'ssm_dt.bias'],
 ];
 const rates = (numbers: Float32Array): Float32Array => numbers.map((x) => -Math.exp(x));
-/** The rows of whole heads in pairs of neighbours. */
-function paired(numbers: Float32Array, headDim: number, width: number): Float32Array {
-  const out = new Float32Array(numbers.length);
-  for (let row = 0; row < numbers.length / width; row++) {
-    const [head, i] = [Math.floor(row / headDim) * headDim, row % headDim];
-    const to = head + (i < headDim / 2 ? 2 * i : 2 * (i - headDim / 2) + 1);
-    out.set(numbers.subarray(row * width, (row + 1) * width), to * width);
-  }
-  return out;
-}
-const pairs = (name: string, numbers: Float32Array): Float32Array =>
-  /[qk]_proj\.(weight|bias)/.test(name) ? paired(numbers, 12, name.endsWith('bias') ? 1 : 48) : numbers;
-
 const CASES: Readonly<Record<string, Case>> = {
   'afmoe-b': {
     architecture: 'afmoe',

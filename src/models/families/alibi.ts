@@ -18,7 +18,7 @@ import {
 import { family } from './row.js';
 
 /** Slopes 2^(-8h/n); with a number of heads that is not a power of two, those of the next one in between. */
-function alibiSlopes(heads: number): number[] {
+export function alibiSlopes(heads: number): number[] {
   const power = 2 ** Math.floor(Math.log2(heads));
   const base = 2 ** -(2 ** -(Math.log2(power) - 3));
   const extra = 2 ** -(2 ** -(Math.log2(2 * power) - 3));

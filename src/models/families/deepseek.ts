@@ -266,7 +266,7 @@ const glmMoe = family({
   ignored: EXTRA_LAYERS,
   wrappers: { types: ['glm4v_moe'], prefixes: ['model.language_model.'], ignored: /(^|\.)visual\./ },
   gguf: {
-    architectures: ['glm4moe', 'dots1'],
+    architectures: ['glm4moe', 'dots1', 'bailingmoe2'],
     names: { beforeMlp: ['ffn_norm', 'post_attention_norm'] },
     written: (a) => (a === 'glm4moe' ? { beforeMlp: 'post_attention_norm' } : {}),
   },

@@ -230,6 +230,19 @@ const MORE: Readonly<Record<string, (m: Metadata, c: Json) => Json>> = {
     layer_types: layerTypes(m, c.num_hidden_layers, (i) => (i + 1) % 6 !== 0),
     ...gemmaRopes(m, c),
   }),
+  // Thirteen billion parameters are in forty layers, and go by distances.
+  baichuan: (_m, c) => (c.num_hidden_layers === 40 ? { alibi: true } : {}),
+  refact: () => ({ alibi: true }),
+  // The length that configs gave counts gates and ups together.
+  qwen: (_m, c) => ({ intermediate_size: c.intermediate_size / 2 }),
+  orion: () => ({ use_parallel_residual: false }),
+  bitnet: () => ({ hidden_act: 'silu' }),
+  bailingmoe2: (m, c) => {
+    m.get('expert_shared_feed_forward_length');
+    const first = `blk.${c.first_k_dense_replace}.ffn_up_shexp.weight`;
+    const shared = m.source.has(first) ? m.source.shapeOf(first)[0] / c.moe_intermediate_size : 0;
+    return { use_qk_norm: true, n_shared_experts: shared };
+  },
   'gemma-embedding': (m, c) => {
     // What follows the mean of a text; EmbeddingModel reads it.
     for (const key of ['dense_2', 'dense_3']) for (const side of ['in', 'out']) m.get(`${key}_feat_${side}`);

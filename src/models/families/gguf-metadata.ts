@@ -140,7 +140,12 @@ const TYPES: Readonly<Record<string, string | Several>> = {
   qwen3vlmoe: { types: [], of: () => 'qwen3_vl_moe_text' },
   // Read only: the folders that these files are made from bring programs of their own.
   ...{ internlm2: { types: [], of: () => 'llama' }, exaone: { types: [], of: () => 'llama' } },
-  xverse: { types: [], of: () => 'llama' },
+  ...{ xverse: { types: [], of: () => 'llama' }, 'pangu-embedded': { types: [], of: () => 'llama' } },
+  ...{ baichuan: { types: [], of: () => 'llama' }, refact: { types: [], of: () => 'llama' } },
+  ...{ qwen: { types: [], of: () => 'qwen2' }, orion: { types: [], of: () => 'stablelm' } },
+  ...{ codeshell: { types: [], of: () => 'starcoder2' }, bailingmoe2: { types: [], of: () => 'glm4_moe' } },
+  // Read only: files' activation is another than that of the folders that transformers knows.
+  bitnet: { types: [], of: () => 'bitnet' },
   // Read only: what these files say in numbers, folders say in tensors, or by layer.
   apertus: { types: [], of: () => 'apertus' },
   ...{ gemma3n: { types: [], of: () => 'gemma3n_text' }, 'gemma-embedding': { types: [], of: () => 'gemma3_text' } },

@@ -195,7 +195,7 @@ const starcoder2 = family({
     });
   },
   names: { ...LLAMA_NAMES, up: 'mlp.c_fc', down: 'mlp.c_proj' },
-  gguf: { architectures: ['starcoder2'] },
+  gguf: { architectures: ['starcoder2', 'codeshell'] },
 });
 
 /** Norms of the sums. */

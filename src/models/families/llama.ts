@@ -30,6 +30,7 @@ import {
   firstCount,
 } from './common.js';
 import type { Names } from '../weights.js';
+import { alibiSlopes } from './alibi.js';
 import { family } from './row.js';
 
 /** Flags of biases that a family does not heed, whatever they say. */
@@ -50,15 +51,27 @@ export function llamaFeatures(c: Config): Features {
   noBiases(c);
   const s = sizesOf(c);
   const rope = ropeOf(c, s, { interleaved: type === 'helium' });
-  return build('llama', c, s, { norm: rms(c), rope, mlp: () => gated(c), biases });
+  // Some GGUF files of these layers go by distances.
+  const places = c.flag('alibi', false) ? { attention: () => ({ alibi: alibiSlopes(s.heads) }) } : { rope };
+  return build('llama', c, s, { norm: rms(c), ...places, mlp: () => gated(c), biases });
 }
 const llama = family({
   types: ['llama', 'helium', 'seed_oss', 'emu3_text_model'],
   features: llamaFeatures,
   names: LLAMA_NAMES,
   gguf: {
-    architectures: ['llama', 'seed_oss', 'internlm2', 'exaone', 'xverse', 'llama-embed'],
-    permuted: ['llama', 'internlm2', 'xverse', 'llama-embed'],
+    architectures: [
+      'llama',
+      'seed_oss',
+      'internlm2',
+      'exaone',
+      'xverse',
+      'llama-embed',
+      'baichuan',
+      'refact',
+      'pangu-embedded',
+    ],
+    permuted: ['llama', 'internlm2', 'xverse', 'llama-embed', 'baichuan'],
     names: { beforeMlp: ['ffn_norm', 'post_attention_norm'] },
     written: (a) => (a === 'seed_oss' ? { beforeMlp: 'post_attention_norm' } : {}),
   },
@@ -387,6 +400,7 @@ const bitnet = family({
     });
   },
   names: { ...LLAMA_NAMES, outNorm: 'self_attn.attn_sub_norm', innerNorm: 'mlp.ffn_sub_norm' },
+  gguf: { architectures: ['bitnet'], names: { outNorm: 'attn_sub_norm', innerNorm: 'ffn_sub_norm' } },
 });
 
 export const LLAMA_FAMILIES = [bitnet, llama, mistral, ministral3, arcee, smollm3, granite, llama4, mllama];

@@ -224,7 +224,7 @@ const stablelm = family({
     });
   },
   names: { ...LLAMA_NAMES, qNorm: 'self_attn.q_layernorm.norms.{e}', kNorm: 'self_attn.k_layernorm.norms.{e}' },
-  gguf: { architectures: ['stablelm'] },
+  gguf: { architectures: ['stablelm', 'orion'] },
 });
 
 const exaone4 = family({

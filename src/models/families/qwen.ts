@@ -53,7 +53,7 @@ const qwen2 = family({
     });
   },
   names: LLAMA_NAMES,
-  gguf: { architectures: ['qwen2', 'qwen2vl'] },
+  gguf: { architectures: ['qwen2', 'qwen2vl', 'qwen'] },
 });
 
 const qwen3 = family({
