@@ -153,6 +153,19 @@ describe('the pages', { skip }, () => {
     await page.locator('#list .entry').first().click();
   });
 
+  test('an answer is copied, also where there is no clipboard to write to', async () => {
+    const page = await open();
+    await page.evaluate("Object.defineProperty(navigator, 'clipboard', { value: undefined })");
+    await say(page, 'copy me');
+    await answered(page, 'You said “copy me”.');
+    await page.locator('.under button', { hasText: 'Copy' }).last().click();
+    await page.locator('.under button', { hasText: 'Copied' }).waitFor();
+    await page.focus('#input');
+    await page.keyboard.press('Control+V');
+    assert.equal(await page.inputValue('#input'), 'You said “copy me”.');
+    assert.equal(await page.locator('textarea:not(#input)').filter({ visible: true }).count(), 0);
+  });
+
   test('the status page draws what the engine says', async () => {
     const page = await open('/status');
     await page.locator('#rates path.series-0').first().waitFor({ state: 'attached', timeout: 60_000 });

@@ -1,7 +1,7 @@
 // The chat page: messages, the composer, settings.
 import { get, keyOf, ServerError, streamChat } from './api.js';
 import { Conversations, settings } from './conversations.js';
-import { element, markdown } from './markdown.js';
+import { copyText, element, markdown } from './markdown.js';
 import { themeButton } from './theme.js';
 
 const byId = (id) => document.getElementById(id);
@@ -57,7 +57,7 @@ function show(message, index, all) {
   if (isWriting) return row;
   const last = index === all.length - 1;
   under.append(
-    button('Copy', (b) => navigator.clipboard?.writeText(message.content).then(() => (b.textContent = 'Copied'))),
+    button('Copy', (b) => copyText(message.content, b)),
     ...(last && !writing ? [button('Regenerate', regenerate)] : []),
     element('span', {}, message.figures ?? ''),
   );

@@ -46,9 +46,23 @@ export function inline(text) {
   return out;
 }
 
+/** Copies a text, and the button says so. Where another machine serves the page without TLS there is only the old way. */
+export async function copyText(text, button) {
+  if (navigator.clipboard) await navigator.clipboard.writeText(text);
+  else {
+    const area = element('textarea', { readonly: '' });
+    area.value = text;
+    button.after(area);
+    area.select();
+    document.execCommand('copy');
+    area.remove();
+  }
+  button.textContent = 'Copied';
+}
+
 function codeBlock(text, language) {
   const copy = element('button', { type: 'button', class: 'copy' }, 'Copy');
-  copy.addEventListener('click', () => navigator.clipboard?.writeText(text).then(() => (copy.textContent = 'Copied')));
+  copy.addEventListener('click', () => copyText(text, copy));
   const block = element('div', { class: 'block' }, element('pre', {}, element('code', {}, ...highlighted(text))), copy);
   if (language) block.append(element('span', { class: 'language' }, language));
   return block;

@@ -12,6 +12,16 @@ const bytes = (n) => (n >= 2 ** 30 ? `${(n / 2 ** 30).toFixed(1)} GiB` : `${(n /
 const duration = (s) => (s < 120 ? `${Math.floor(s)} s` : s < 7200 ? `${Math.floor(s / 60)} min` : `${Math.floor(s / 3600)} h`);
 const tile = (value, label, more = []) => element('div', { class: 'tile' }, element('b', {}, String(value)), element('span', {}, label), ...more);
 
+let last;
+/** Tokens a second since the last look: what the engine itself tells is the mean of ten seconds. */
+function ratesOf(status, now = performance.now()) {
+  const seconds = last ? (now - last.now) / 1000 : Infinity;
+  const rate = (name) => Math.max(0, status[name] - (last?.status[name] ?? 0)) / seconds;
+  const rates = { tokensPerSecond: rate('tokens'), promptTokensPerSecond: rate('promptTokens') };
+  last = { status, now };
+  return rates;
+}
+
 function draw({ model, embedding_model, limits, status, memory, uptime }) {
   byId('model').textContent = model ?? embedding_model ?? '';
   if (!status) {
@@ -19,8 +29,9 @@ function draw({ model, embedding_model, limits, status, memory, uptime }) {
     return;
   }
   byId('context').textContent = `context of ${limits.contextTokens.toLocaleString('en')} tokens, ${limits.maxRunning} at a time`;
+  const shown = { ...status, ...ratesOf(status) };
   for (const [name, values] of Object.entries(history)) {
-    values.push(status[name]);
+    values.push(shown[name]);
     if (values.length > SPAN) values.shift();
   }
   const span = Math.min(SPAN, Math.max(60, history.running.length));
@@ -29,7 +40,7 @@ function draw({ model, embedding_model, limits, status, memory, uptime }) {
   byId('tiles').replaceChildren(
     tile(status.running, 'running'),
     tile(status.waiting, 'waiting'),
-    tile(status.tokensPerSecond.toFixed(1), 'tokens a second'),
+    tile(shown.tokensPerSecond.toFixed(1), 'tokens a second'),
     tile(`${status.pagesUsed} / ${status.pagesTotal}`, 'pages in use', [meter]),
     tile(status.tokens.toLocaleString('en'), 'tokens written'),
     tile(status.prefixHits.toLocaleString('en'), 'prompt tokens from the cache'),
