@@ -32,6 +32,10 @@ test('errors are one sentence, without a stack', () => {
     [['nonsense'], 2],
     [['generate', '--nonsense'], 2],
     [['generate', '--temperature', 'hot', 'x'], 1],
+    [['generate', '--seed', '1.5', 'x'], 1],
+    [['generate', '--max-tokens', '-3', 'x'], 2],
+    [['chat', '--seed', '1.5'], 1],
+    [['chat', '--top-p=-1'], 1],
     [['generate', '--model', '/nowhere/at-all'], 1],
     [['serve', '--host', '0.0.0.0', '--port', '0'], 1],
     [['serve', '--port', '99999'], 1],
@@ -153,6 +157,12 @@ test('a conversation goes on: other answers by /retry, messages without an answe
   assert.equal(answers.split(last).length, 2, 'a seed gives each try its own answer');
   assert.ok(!r.stdout.includes('word word'), 'the message that does not fit is no part of the conversation');
   assert.ok(r.stdout.endsWith('seed (default)\n'));
+});
+test('a setting that no answer can have is refused, and the conversation goes on', { skip: noModel }, () => {
+  const input = '/set seed 1.5\n/set top_p 7\n/set max_tokens 3\nhi\n/set\n';
+  const r = spawnSync(process.execPath, [main, 'chat', '--device', 'cpu'], { input, encoding: 'utf8' });
+  assert.match(r.stderr, /^chat: seed 1\.5: .*\nchat: top_p 7: .*\n$/);
+  assert.match(r.stdout, /^max_tokens 3\n[^]*\n {2}top_p \(default\)[^]* {2}seed \(default\)\n {2}max_tokens 3\n$/);
 });
 test('/help fits the terminal', () => {
   for (const columns of [30, 60, 80, 200]) {

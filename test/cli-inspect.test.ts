@@ -69,6 +69,22 @@ test('the table names every tensor and ends with the sum', () => {
   assert.match(stdout, /^3 tensors of 7232 elements in 28\.3 KiB, 32\.00 bits each$/m);
 });
 
+test('of several columns that give way, the later ones do so only where it is needed', () => {
+  const rows = [['neg', 'a'.repeat(30), 'b'.repeat(60)]];
+  for (const [columns, dtypes, what] of [
+    [120, 30, 60],
+    [80, 30, 43],
+    [60, 30, 23],
+    [30, 15, 8],
+  ]) {
+    const [, rule] = fit(['op', 'dtypes', 'what'], rows, [2, 1], columns).split('\n');
+    assert.deepEqual(
+      rule.split('  ').map((r) => r.length),
+      [3, dtypes, what],
+      `${columns} columns`,
+    );
+  }
+});
 test('a table is no wider than the terminal, and keeps both ends of a name', () => {
   const lines = fit(['tensor', 'bytes'], [[`blk.${'x'.repeat(200)}.weight`, 12]], 0, 50).split('\n');
   assert.ok(

@@ -5,7 +5,7 @@ import { parseArgs } from 'node:util';
 import { ArgumentError, FileError, WickError } from '../base/errors.js';
 import { ContextError, type Usage } from '../engine/request.js';
 import { prepareChat } from '../server/chat-prompt.js';
-import type { ChatRequest, ChatTurn } from '../server/schemas/chat.js';
+import { type ChatRequest, chatRequest, type ChatTurn } from '../server/schemas/chat.js';
 import { type Chatter, Served } from '../server/served.js';
 import { ENGINE_HELP, ENGINE_OPTIONS, openEngine } from './open-engine.js';
 import { numberOf, parameterSize } from './open-model.js';
@@ -192,6 +192,12 @@ function command(line: string, talk: Conversation): 'go on' | 'answer' | 'end' {
       throw new ArgumentError(`chat: there is no command ${name}; /help lists them`);
   }
 }
+/** A setting's value by the rules that the server has for it, before anything is loaded or lost for it. */
+function checkedSetting(name: Setting, value: number): number {
+  const { error } = chatRequest.shape[name].safeParse(value);
+  if (error) throw new ArgumentError(`chat: ${name} ${value}: ${error.issues[0].message}`);
+  return value;
+}
 function set(name: string | undefined, value: string | undefined, talk: Conversation): void {
   if (name === undefined) {
     for (const s of SETTINGS) console.log(`  ${s} ${talk.settings[s] ?? '(default)'}`);
@@ -201,7 +207,7 @@ function set(name: string | undefined, value: string | undefined, talk: Conversa
     throw new ArgumentError(`chat: there is no setting ${name}; there are ${SETTINGS.join(', ')}`);
   const given = numberOf('chat', name, value);
   if (given === undefined) delete talk.settings[name as Setting];
-  else talk.settings[name as Setting] = given;
+  else talk.settings[name as Setting] = checkedSetting(name as Setting, given);
   console.log(`${name} ${given ?? '(default)'}`);
 }
 
@@ -223,7 +229,7 @@ export async function run(argv: readonly string[]): Promise<number> {
   for (const s of SETTINGS) {
     const flag = s.replaceAll('_', '-') as 'temperature';
     const given = numberOf('chat', flag, v[flag]);
-    if (given !== undefined) settings[s] = given;
+    if (given !== undefined) settings[s] = checkedSetting(s, given);
   }
   const open = await openEngine('chat', v);
   try {

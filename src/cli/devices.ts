@@ -6,7 +6,7 @@ import { prebuiltDirs, prebuiltTargets } from '../kernels/prebuilt.js';
 import { describeSimulated, openSimulated } from '../backends/registry.js';
 import { WickError } from '../base/errors.js';
 import { probe } from '../testing/devices.js';
-import { bytes, table, wrap } from './table.js';
+import { bytes, fit, wrap } from './table.js';
 
 /** As its loader reports it. */
 const ENGINE = 'the CPU engine';
@@ -87,22 +87,24 @@ export function run(argv: readonly string[]): number {
   }
   const rows = [...host.slice(0, 2), ...gpus, ...host.slice(2)];
   console.log(
-    table(
+    fit(
       ['device', 'here', 'what'],
       rows.map((r) => [r.device, r.here ? 'yes' : 'no', r.what]),
+      2,
     ),
   );
   const libraries = report.libraries.filter((l) => l.name !== ENGINE);
   const engine = libraryReports().find((l) => l.name === ENGINE)?.found;
   if (engine) console.log(`\n${ENGINE}: ${engine}`);
   console.log(
-    `\n${table(
+    `\n${fit(
       ['library', 'version', 'file'],
       libraries.map((l) => [
         l.name,
         l.missing === undefined ? (l.version ?? '') : '',
         l.missing === undefined ? (l.found ?? '') : 'missing',
       ]),
+      2,
     )}`,
   );
   for (const d of report.drivers.filter((r) => r.devices.length > 0)) {

@@ -1,6 +1,7 @@
 // `wick generate "prompt"`: streams text from a language model to stdout; everything else goes to stderr.
 import { parseArgs } from 'node:util';
 import type { Group } from '../distributed/index.js';
+import { checkRequest } from '../engine/choose.js';
 import type { GenerateStats } from '../engine/language-model.js';
 import type { Device } from '../tensor/device.js';
 import { numberOf, openModel, parameterSize } from './open-model.js';
@@ -62,6 +63,7 @@ export async function run(argv: readonly string[]): Promise<number> {
   // All ranks draw the same tokens.
   const seed = sampling.seed ?? (world ? await sharedClock(world) : Date.now());
   const given = Object.fromEntries(Object.entries({ ...sampling, seed }).filter(([, value]) => value !== undefined));
+  checkRequest({ prompt: [0], ...given }, 1);
   const { device, model, seconds } = await openModel('generate', v, { world, experts });
   const loaded = seconds();
   const abort = new AbortController();

@@ -124,7 +124,7 @@ main(process.argv.slice(2)).then(
     const usage = e instanceof Error && 'code' in e && String(e.code).startsWith('ERR_PARSE_ARGS');
     const message = e instanceof Error ? e.message : String(e);
     if (e instanceof WickError) console.error(String(e));
-    else if (usage) console.error(`wick: ${message}`);
+    else if (usage) console.error(`wick: ${message.replaceAll('\n', ' ')}`);
     else console.error(`wick: an unexpected error: ${message.split('\n')[0]} (WICK_STACK=full shows where)`);
     if (env('WICK_STACK') === 'full') console.error(e);
     process.exitCode = usage ? 2 : 1;

@@ -1,10 +1,11 @@
 // `wick ops`: the op table, and everything it knows about one op.
 import '../index.js';
+import { DTYPES, EVERY_DTYPE, NUMBERS } from '../base/dtype.js';
 import { boundFor, type Row } from '../ops/op.js';
 import { opList } from '../ops/table.js';
 import { type Evidence, readEvidence, staleReason } from '../parity/evidence.js';
 import { originOf, originText, sourceOf } from '../parity/origin.js';
-import { table } from './table.js';
+import { fit } from './table.js';
 
 let kept: readonly Evidence[] | undefined;
 /** The committed records: megabytes, read once however many ops are told of. */
@@ -21,9 +22,10 @@ export function run(argv: readonly string[]): number {
   }
   if (name === undefined) {
     console.log(
-      table(
+      fit(
         ['op', 'family', 'dtypes', 'what it computes'],
-        opList.map((r) => [r.name, r.family, r.dtypes.length === 10 ? 'all' : r.dtypes.join(' '), r.formula]),
+        opList.map((r) => [r.name, r.family, dtypesOf(r), r.formula]),
+        [3, 2],
       ),
     );
     return 0;
@@ -38,6 +40,12 @@ export function run(argv: readonly string[]): number {
   }
   console.log(describe(row));
   return 0;
+}
+
+/** An op's dtypes in a few words. */
+function dtypesOf({ dtypes }: Row): string {
+  const several = [EVERY_DTYPE, DTYPES, NUMBERS].findIndex((list) => list.every((d) => dtypes.includes(d)));
+  return ['all', 'bool and numbers', 'numbers'][several] ?? dtypes.join(' ');
 }
 
 /** The kernel files that GPUs of any kind launched for the op, as runs recorded them. */
@@ -102,7 +110,7 @@ function measured(row: Row): string {
   );
   if (cells.length === 0) return '';
   const error = (e: number | null): string => (e === null ? 'different' : e.toPrecision(3));
-  return `\n${table(
+  return `\n${fit(
     ['device', 'against', 'dtype', 'cases', 'verdict', 'largest error', 'bound', 'measured'],
     cells.map((c) => [
       c.device,
@@ -114,5 +122,6 @@ function measured(row: Row): string {
       c.bound,
       c.stale ? `${c.date}, before ${c.stale} changed` : c.date,
     ]),
+    [7, 1],
   )}`;
 }

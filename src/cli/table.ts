@@ -25,7 +25,7 @@ export function bytes(n: number): string {
 }
 
 /** Lines of at most `width` characters, all but the first moved in. */
-export function wrap(text: string, indent = '  ', width = 100): string {
+export function wrap(text: string, indent = '  ', width = Math.min(100, terminalColumns() ?? 100)): string {
   const lines: string[] = [];
   let line = '';
   for (const word of text.split(/\s+/)) {
@@ -46,25 +46,35 @@ export const printable = (text: string): string =>
       .replace(/^[^\\]$/u, '\ufffd'),
   );
 
-/** A table as wide as the terminal: the cells of one column give way. Without a terminal, cells stay whole. */
+/** How wide the terminal is; nothing where there is none. */
+const terminalColumns = (): number | undefined => (process.stdout.isTTY ? process.stdout.columns : undefined);
+
+/** Cells that give way keep as many characters. */
+const FEWEST = 8;
+/**
+ * A table as wide as the terminal: the cells of one column give way, or of several, one after another. Without a
+ * terminal, cells stay whole.
+ */
 export function fit(
   head: readonly string[],
   rows: readonly (readonly (string | number)[])[],
-  column: number,
-  columns: number | undefined = process.stdout.isTTY ? process.stdout.columns : undefined,
+  giveWay: number | readonly number[],
+  columns: number | undefined = terminalColumns(),
 ): string {
   if (columns === undefined) return table(head, rows);
-  const widest = (i: number): number => rows.reduce((n, r) => Math.max(n, String(r[i]).length), head[i].length);
-  const others = head.reduce((n, _, i) => n + (i === column ? 0 : widest(i) + 2), 0);
-  const room = Math.max(12, columns - others);
+  const width = head.map((h, i) => rows.reduce((n, r) => Math.max(n, String(r[i]).length), h.length));
+  for (const i of [giveWay].flat()) {
+    const excess = width.reduce((n, w) => n + w + 2, -2) - columns;
+    if (excess > 0) width[i] = Math.max(FEWEST, head[i].length, width[i] - excess);
+  }
   // Names differ at their ends more than in their middle.
-  const short = (cell: string | number): string => {
+  const short = (cell: string | number, room: number): string => {
     const text = String(cell);
     const keep = Math.floor((room - 1) / 2);
     return text.length <= room ? text : `${text.slice(0, room - 1 - keep)}…${text.slice(text.length - keep)}`;
   };
   return table(
     head,
-    rows.map((r) => r.map((cell, i) => (i === column ? short(cell) : cell))),
+    rows.map((r) => r.map((cell, i) => (String(cell).length > width[i] ? short(cell, width[i]) : cell))),
   );
 }
