@@ -381,6 +381,12 @@ const DIFFERENT: Readonly<Record<string, string>> = {
     'rule of Candle, where PyTorch refuses it',
   'randint, arange, tensor([1, 2])': 'randint is i64, arange and lists of whole numbers are f32 unless said',
   'std(dim, unbiased)': 'std(dims, keepdim, correction): `x.std(1, false, 0)`',
+  'DataLoader(shuffle=True)':
+    'orders are drawn from { seed }, 0 unless said, so that every run has the same; manualSeed does not change them',
+  'loss.backward() several times before a step':
+    '`new GradAccumulator(model.parameters())`, `add(loss.backward())`, `optimizer.step(accumulator.take())`, which is ' +
+    'the mean over the batches: losses are not divided',
+  'copy.deepcopy(model)': 'another module of the same sizes, and `other.loadStateDict(model.stateDict())`',
   'DataLoader(sampler=), WeightedRandomSampler':
     '`new DataLoader(dataset, { sampler: (epoch) => numbers })`, `weightedSampler(weights, { count })`, which draws ' +
     'anew in each epoch',

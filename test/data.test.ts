@@ -299,3 +299,16 @@ test('a folder of pictures by class', () =>
     );
     assert.deepEqual(batch.image.mean([1, 2, 3], false).toArray(), [-1, 1]);
   }));
+
+test('samples without one set of names, and a loop that does not wait, are refused with a sentence', async () => {
+  for (const [samples, says] of [
+    [[{ a: 1, b: 2 }, { a: 1 }], /collate: .* b is not in sample 1 of a batch/],
+    [[{ a: 1 }, { a: 1, c: 2 }], /collate: .* c is not in sample 0 of a batch/],
+  ] as const) {
+    const loader = new DataLoader(Dataset.of(samples as never), { batch: 2 });
+    await assert.rejects(async () => {
+      for await (const batch of loader) void batch;
+    }, says);
+    assert.throws(() => [...(loader as unknown as Iterable<unknown>)], /for await \(const batch of loader\)/);
+  }
+});

@@ -1,11 +1,12 @@
 // Every example runs on small data and says what it should.
 import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
-import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { test } from 'node:test';
 import { brotliDecompressSync } from 'node:zlib';
+import { PNG as Declared } from 'pngjs';
 import { packageRoot } from '../src/base/paths.js';
 import { WHISPER_SOUND, withTokenizer } from './small-models.js';
 
@@ -24,11 +25,52 @@ const { resize } = JSON.parse(
 writeFileSync(picture, Buffer.from(resize[0].image, 'base64'));
 const small = { image_processor_type: 'CLIPImageProcessor', size: { shortest_edge: 32 }, crop_size: 32 };
 
+/** The library writes too; the product only reads. */
+const PNG = Declared as unknown as {
+  new (size: { width: number; height: number }): { data: Buffer };
+  sync: { write(png: object): Buffer };
+};
+/** Two classes that a glance tells apart: dark pictures and bright ones. */
+const album = join(dir, 'album');
+for (const [name, shade] of [
+  ['dark', 30],
+  ['light', 220],
+] as const) {
+  mkdirSync(join(album, name), { recursive: true });
+  for (let i = 0; i < 10; i++) {
+    const png = new PNG({ width: 32, height: 32 });
+    for (let at = 0; at < png.data.length; at++)
+      png.data[at] = at % 4 === 3 ? 255 : shade + ((at * (i + 3) * 7919) % 31) - 15;
+    writeFileSync(join(album, name, `${i}.png`), PNG.sync.write(png));
+  }
+}
+
 /** What each example is called with, and what its output must hold. */
 const RUNS: Readonly<Record<string, readonly [args: readonly string[], says: RegExp]>> = {
   search: [
     [withTokenizer('bert'), '--top', '2', 'the cat sat on the mat', 'a dog ran'],
     /^the cat sat on the mat\n {2}1\.000 {2}the cat sat on the mat\n {2}0[^]*\na dog ran\n {2}1\.000 {2}a dog ran\n/,
+  ],
+  rag: [
+    [withTokenizer('bert'), '--top', '1', '--max-tokens', '4', '--file', text, 'The cat sat on the mat.'],
+    /^\[1\] [\d.-]+ {2}The cat sat on the mat\. [^]*\n[^]+\n$/,
+  ],
+  'fine-tune': [
+    [withTokenizer('bert'), '--epochs', '2', '--out', join(dir, 'texts.safetensors'), 'the cat sat', 'a dog ran'],
+    /classes cat, dog[^]*epoch 2: loss [\d.]+, \d+ % of 2 held back\n(cat|dog) \(\d+ %\): the cat sat\n(cat|dog) .*a dog ran/,
+  ],
+  'own-pictures': [
+    [
+      withTokenizer('vit'),
+      album,
+      '--side',
+      '32',
+      '--epochs',
+      '12',
+      join(album, 'dark/0.png'),
+      join(album, 'light/1.png'),
+    ],
+    /20 pictures of 2 classes: dark, light[^]*epoch 12: [^]* 100 % of 4 [^]*\ndark \(.*dark\/0\.png\nlight \(.*1\.png\n$/,
   ],
   transcribe: [[withTokenizer('whisper', WHISPER_SOUND), '--max-tokens', '4'], /^".*"\n[\d.]+ s\n$/],
   'picture-labels': [

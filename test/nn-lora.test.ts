@@ -6,10 +6,11 @@ import { test } from 'node:test';
 import { UnsupportedError, WickError } from '../src/base/errors.js';
 import { loadTensors, saveTensors } from '../src/io/index.js';
 import { type CausalLM, loadModel } from '../src/models/index.js';
-import { AdamW, addLora, hasLooseAdapters, loadLora } from '../src/nn/index.js';
+import { AdamW, addLora, hasLooseAdapters, Linear, loadLora, ReLU, Sequential, SGD } from '../src/nn/index.js';
 import { findGolden, missingGolden } from '../src/parity/golden.js';
 import { noGrad } from '../src/tensor/autograd.js';
-import { tensor } from '../src/tensor/create.js';
+import { randn, tensor } from '../src/tensor/create.js';
+import { manualSeed } from '../src/tensor/random.js';
 import { scope } from '../src/tensor/scope.js';
 import type { Tensor } from '../src/tensor/tensor.js';
 import { scratch } from './io-support.js';
@@ -176,4 +177,29 @@ test('adapters with roots of ranks, of chosen layers and from a file of PyTorch 
   const model = base();
   loadLora(model, dir);
   assert.ok(difference(model, ids, want) < 1e-5);
+});
+
+test('a net made here takes adapters by the names of its layers, and gives them back from a folder', () => {
+  const net = (): Sequential => {
+    manualSeed(3);
+    return new Sequential(new Linear(6, 8), new ReLU(), new Linear(8, 2));
+  };
+  const [model, other] = [net(), net()];
+  const x = randn([4, 6], { seed: 1 });
+  const before = model.forward(x);
+  const adapters = addLora(model, { targets: ['0', '2'], rank: 2 });
+  assert.deepEqual([...adapters.names].sort(), ['0', '2']);
+  assert.ok(model.forward(x).allclose(before));
+  const optimizer = new SGD(adapters.parameters(), { learningRate: 0.5 });
+  for (let i = 0; i < 3; i++) optimizer.backwardStep(model.forward(x).sqr().mean());
+  const after = model.forward(x);
+  assert.ok(after.sub(before).abs().max().item() > 1e-3);
+  const folder = scratch();
+  adapters.save(folder, { baseModel: 'own' });
+  loadLora(other, folder);
+  assert.ok(other.forward(x).allclose(after));
+  assert.throws(
+    () => addLora(net(), { targets: ['1'] }),
+    (e: Error) => e instanceof WickError && /no layer is named 1; there are 0, 2/.test(e.message),
+  );
 });

@@ -1,6 +1,6 @@
 // Samples put together: values of one name become one block of elements, ready to be sent to a thread or a device.
 import { DTYPE, type DType, isFloat } from '../base/dtype.js';
-import { DTypeError, ShapeError } from '../base/errors.js';
+import { ArgumentError, DTypeError, ShapeError } from '../base/errors.js';
 import { formatShape, sameShape, type Shape } from '../base/shape.js';
 import type { Device } from '../tensor/device.js';
 import { Tensor } from '../tensor/tensor.js';
@@ -64,6 +64,15 @@ function partOf(name: string, v: Value, given: DType | undefined): Part {
 /** Samples as one batch; every sample has the same names, shapes and dtypes. */
 export function pack(samples: readonly Sample[], dtypes: Readonly<Record<string, DType>> = {}): PackedBatch {
   const names = Object.keys(samples[0] ?? {});
+  samples.forEach((s, i) => {
+    const own = Object.keys(s ?? {});
+    const odd = names.find((n) => !own.includes(n)) ?? own.find((n) => !names.includes(n));
+    if (odd !== undefined)
+      throw new ArgumentError(
+        `collate: samples hold values by one set of names, and ${odd} is not in sample ${names.includes(odd) ? i : 0} ` +
+          'of a batch',
+      );
+  });
   return Object.fromEntries(
     names.map((name) => {
       const values = samples.map((s) => s[name]);

@@ -149,6 +149,10 @@ export class DataLoader<S extends Sample = Sample> implements AsyncIterable<Batc
       for (const rest of ahead) void rest.then(disposeBatch, () => {});
     }
   }
+  /** Batches are made ready ahead of time: a loop that does not wait for them is refused. */
+  [Symbol.iterator](): never {
+    throw new ArgumentError('DataLoader: its batches are waited for: for await (const batch of loader)');
+  }
   /** Ends the threads of a loader in workers. */
   async close(): Promise<void> {
     await this.#pool?.close();

@@ -93,15 +93,22 @@ interface Place {
   readonly owner: Record<string, unknown>;
   readonly key: string;
   readonly layer: Linear;
+  /** Its name in the model. */
+  readonly name: string;
 }
-function* linearsOf(value: unknown, owner: Record<string, unknown>, key: string): Iterable<Place> {
-  if (value instanceof Linear) yield { owner, key, layer: value as Linear };
+function* linearsOf(value: unknown, owner: Record<string, unknown>, key: string, name = ''): Iterable<Place> {
+  const within = (part: string): string => (name && part ? `${name}.${part}` : name || part);
+  if (value instanceof Linear) yield { owner, key, layer: value as Linear, name };
   else if (value instanceof Module)
-    for (const field of value.fields()) yield* linearsOf(field.value, field.owner, field.key);
+    for (const field of value.fields()) yield* linearsOf(field.value, field.owner, field.key, within(field.name));
   else if (Array.isArray(value))
-    for (const [k, v] of Object.entries(value)) yield* linearsOf(v, value as unknown as Record<string, unknown>, k);
+    for (const [k, v] of Object.entries(value))
+      yield* linearsOf(v, value as unknown as Record<string, unknown>, k, within(k));
 }
 const allLinears = (model: Module): Place[] => [...linearsOf(model, {}, '')];
+/** What adapters belong to: the tensors that a layer was loaded from, or itself where it was made by its sizes. */
+const partsOf = ({ layer, name }: Place): readonly StoredPart[] =>
+  (storedParts(layer) ?? []).map((part) => (part.name === '' ? { ...part, name } : part));
 
 const matches = (name: string, targets: LoraOptions['targets']): boolean =>
   targets === 'all-linear' ? /\.\d+\./.test(name) : targets.some((t) => name === t || name.endsWith(`.${t}`));
@@ -131,7 +138,7 @@ function attach(model: Module, source: Source, share: number, complete: (found: 
       throw new ArgumentError('lora: the model has adapters already; merge or remove them first');
   const replaced: { place: Place; lora: LoraLinear }[] = [];
   for (const place of allLinears(model)) {
-    const parts = storedParts(place.layer) ?? [];
+    const parts = partsOf(place);
     let start = 0;
     const adapters: Adapter[] = [];
     for (const part of parts) {
@@ -299,9 +306,7 @@ export function addLora(model: Module, options: LoraOptions): LoraAdapters {
   };
   return attach(model, source, share, (found) => {
     if (found > 0) return;
-    const known = allLinears(model).flatMap(({ layer }) =>
-      (storedParts(layer) ?? []).map((p) => p.name.split('.').at(-1)),
-    );
+    const known = allLinears(model).flatMap((place) => partsOf(place).map((p) => p.name.split('.').at(-1)));
     throw new ArgumentError(
       `lora: no layer is named ${String(targets)}; there are ` +
         `${[...new Set(known)].join(', ') || 'none that adapters can be added to'}`,

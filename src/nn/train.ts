@@ -10,7 +10,7 @@ import type { Gradients } from '../tensor/backward.js';
 import type { Device } from '../tensor/device.js';
 import type { Generator } from '../tensor/random.js';
 import { keep, scope } from '../tensor/scope.js';
-import type { Tensor } from '../tensor/tensor.js';
+import { Tensor } from '../tensor/tensor.js';
 import { clipFactor, gradNorm } from './clip.js';
 import type { Module } from './module.js';
 import type { ClipOptions, GradSource, Optimizer, StepOptions } from './optim.js';
@@ -118,6 +118,8 @@ export class GradAccumulator {
   /** The tensors whose gradients are added up. */
   readonly params: readonly Tensor[];
   constructor(params: readonly Tensor[]) {
+    if (!Array.isArray(params) || params.some((p) => !(p instanceof Tensor)))
+      throw new ArgumentError('GradAccumulator: takes a list of parameters, as model.parameters()');
     this.params = params;
   }
   /** Adds the gradients of one batch. */
