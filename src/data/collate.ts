@@ -103,7 +103,8 @@ export function pack(samples: readonly Sample[], dtypes: Readonly<Record<string,
   );
 }
 function asWhole(name: string, v: number | bigint, dtype: DType): bigint {
-  if (typeof v === 'number' && !Number.isInteger(v)) throw new DTypeError(`collate: ${name} holds ${v}, no ${dtype}`);
+  if (typeof v === 'number' && !Number.isInteger(v))
+    throw new DTypeError(`collate: ${name} holds ${v}, which is not whole; it is ${dtype}`);
   return BigInt(v);
 }
 

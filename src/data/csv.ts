@@ -18,7 +18,7 @@ export interface CsvOptions {
 /** The fields of all lines: quotes around fields, doubled quotes and line breaks in them as RFC 4180 has it. */
 export function parseCsv(text: string, delimiter = ',', where = 'csv'): string[][] {
   if (delimiter.length !== 1 || delimiter === '"')
-    throw new ArgumentError(`csv: delimiter ${JSON.stringify(delimiter)}`);
+    throw new ArgumentError(`csv: delimiter ${JSON.stringify(delimiter)} is not one character other than "`);
   const rows: string[][] = [];
   let row: string[] = [];
   let at = text.charCodeAt(0) === 0xfeff ? 1 : 0;

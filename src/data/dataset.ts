@@ -112,7 +112,7 @@ export abstract class Dataset<S extends Sample = Sample> implements Samples<S> {
         if (at < d.length) return d.get(at);
         at -= d.length;
       }
-      throw new IndexError(`dataset: there is no sample ${i}`);
+      throw new IndexError(`dataset: there is no sample ${i} among ${total}`);
     };
     return new Derived(total, find, this.dtypes);
   }

@@ -142,6 +142,16 @@ export class Config {
     const is = (v: unknown): boolean => Array.isArray(v) && v.every((x) => typeof x === 'string');
     return this.#typed<readonly string[]>(name, 'a list of texts', is, undefined);
   }
+  /** Refuses a list of kinds, one for each layer at least, that holds any but these; a field or its default gave it. */
+  onlyKinds(name: string, given: readonly string[], known: readonly string[], layers = 1): void {
+    if (given.length < layers)
+      throw new FormatError(`${this.where}: ${this.#name(name)} has ${given.length} entries for ${layers} layers`);
+    const odd = given.find((kind) => !known.includes(kind));
+    if (odd !== undefined)
+      throw new UnsupportedError(
+        `${this.where}: ${this.#name(name)} holds ${shown(odd)}; ${known.map(shown).join(' and ')} are served`,
+      );
+  }
   /** An object inside, with the same care; undefined where there is none. */
   inner(name: string): Config | undefined {
     const v = this.get(name);

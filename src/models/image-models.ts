@@ -30,7 +30,7 @@ function processorOf(dir: string): PictureProcessor {
 }
 /** Several pictures as one tensor (b, 3, height, width). */
 function pixels(images: readonly ImageInput[], processor: PictureProcessor, device: Device): Tensor {
-  if (images.length === 0) throw new ArgumentError('images: there are none');
+  if (images.length === 0) throw new ArgumentError('images: the list is empty; give one picture at least');
   const list = images.map((image) => {
     if (image instanceof Tensor) return (image.rank === 3 ? image.unsqueeze(0) : image).to(device);
     const { data, width, height } = processor.of(readPicture(image));

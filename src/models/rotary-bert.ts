@@ -1,6 +1,5 @@
 // Encoders that turn queries and keys instead of adding positions: ModernBERT (norms before, windows), EuroBERT
 // (Llama's layers, looking both ways), Nomic BERT and GTE (norms after).
-import { UnsupportedError } from '../base/errors.js';
 import { type Embedding, embedding, type LayerNorm, layerNorm, type Linear, linear } from '../nn/layers.js';
 import { Module } from '../nn/module.js';
 import { type RmsNorm, rmsNorm } from '../nn/norm.js';
@@ -177,8 +176,7 @@ function modernLayers(c: Config, { layers, width, heads, positions }: RotaryBert
     full_attention: rope('full_attention', 'global_rope_theta', 160_000),
     sliding_attention: rope('sliding_attention', 'local_rope_theta', 10_000),
   };
-  const odd = kinds.find((kind) => !Object.hasOwn(ropes, kind));
-  if (odd !== undefined) throw new UnsupportedError(`${c.where}: layer_types has ${JSON.stringify(odd)}`);
+  c.onlyKinds('layer_types', kinds, Object.keys(ropes));
   return { kinds, ropes: kinds.map((kind) => ropes[kind]) };
 }
 function modernBert(c: Config, source: ModelSource): RotaryBert {

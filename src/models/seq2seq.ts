@@ -91,7 +91,7 @@ export abstract class Seq2Seq extends Module {
    */
   answer(input: Tensor, options: AnswerOptions, mask?: Tensor): number[][] {
     const { start, end, maxTokens = 64, adjust, beams = 1 } = options;
-    if (start.length === 0) throw new ArgumentError('answer: there is no start token');
+    if (start.length === 0) throw new ArgumentError('answer: start is empty; an answer begins with one token at least');
     if (beams !== 1) return noGrad(() => this.#search(input, options, beams, mask));
     return noGrad(() => {
       const encoded = keep(scope(() => this.encode(input, mask)));

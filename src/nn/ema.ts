@@ -81,7 +81,7 @@ export class EMA {
   loadStateDict(from: ReadonlyMap<string, Tensor>, updates: number): void {
     for (const [name, average] of this.#average) {
       const t = from.get(name);
-      if (!t) throw new ArgumentError(`EMA: there is no ${JSON.stringify(name)}`);
+      if (!t) throw new ArgumentError(`EMA: the state has no ${JSON.stringify(name)}, which the module has`);
       noGrad(() => average.assign(t.to(average.device)));
     }
     this.updates = updates;

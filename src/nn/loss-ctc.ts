@@ -48,7 +48,7 @@ function check(
         throw new ArgumentError(
           `ctc: label ${k} is not a class from 0 to ${classes - 1} other than the blank, ${blank}`,
         );
-  if (time === 0) throw new ShapeError('ctc: there is no step of time');
+  if (time === 0) throw new ShapeError('ctc: the log-probabilities have no step of time; there must be one at least');
 }
 
 /**

@@ -56,9 +56,22 @@ function template(c: Component, key: string): Template {
     if (sequence && (sequence.id === 'A' || sequence.id === 'B')) return { part: sequence.id, type: sequence.type_id };
     const ids = piece.SpecialToken && special[piece.SpecialToken.id]?.ids;
     if (!piece.SpecialToken || !Array.isArray(ids) || !ids.every(Number.isSafeInteger))
-      throw new FormatError(`${c.where}: ${key} has ${JSON.stringify(piece)}`);
+      throw new FormatError(
+        `${c.where}: ${key} has ${JSON.stringify(piece)}, neither a Sequence A or B nor a SpecialToken with ids`,
+      );
     return { part: ids, type: piece.SpecialToken.type_id };
   });
+}
+
+/** A text between the tokens that stand for its class and its end. */
+function wrapped(c: Component): { readonly single: Template; readonly sep: number[] } {
+  const [cls, sep] = [[tokenId(c, 'cls')], [tokenId(c, 'sep')]];
+  const single: Template = [
+    { part: cls, type: 0 },
+    { part: 'A', type: 0 },
+    { part: sep, type: 0 },
+  ];
+  return { single, sep };
 }
 
 const KINDS: Readonly<Record<string, Kind<PostProcessor>>> = {
@@ -69,24 +82,14 @@ const KINDS: Readonly<Record<string, Kind<PostProcessor>>> = {
   BertProcessing: {
     keys: ['sep', 'cls'],
     make: (c) => {
-      const [cls, sep] = [[tokenId(c, 'cls')], [tokenId(c, 'sep')]];
-      const single: Template = [
-        { part: cls, type: 0 },
-        { part: 'A', type: 0 },
-        { part: sep, type: 0 },
-      ];
+      const { single, sep } = wrapped(c);
       return { single, pair: [...single, { part: 'B', type: 1 }, { part: sep, type: 1 }] };
     },
   },
   RobertaProcessing: {
     keys: ['sep', 'cls', 'trim_offsets', 'add_prefix_space'],
     make: (c) => {
-      const [cls, sep] = [[tokenId(c, 'cls')], [tokenId(c, 'sep')]];
-      const single: Template = [
-        { part: cls, type: 0 },
-        { part: 'A', type: 0 },
-        { part: sep, type: 0 },
-      ];
+      const { single, sep } = wrapped(c);
       return { single, pair: [...single, { part: sep, type: 0 }, { part: 'B', type: 0 }, { part: sep, type: 0 }] };
     },
   },

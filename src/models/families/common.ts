@@ -96,6 +96,8 @@ export function layerTypes(c: Config, layers: number, rule: (i: number) => strin
     throw new FormatError(`${c.where}: layer_types has ${types.length} entries for ${layers} layers`);
   return types;
 }
+/** Kinds of layers of hybrids: attention over all keys, or a state. */
+export const FULL_OR_LINEAR = ['full_attention', 'linear_attention'] as const;
 /** Which layers are mixtures of experts: as mlp_layer_types says, or by the rule where it is absent. */
 export function sparseLayers(c: Config, layers: number, rule: (i: number) => boolean): (i: number) => boolean {
   if (!c.has('mlp_layer_types')) return rule;

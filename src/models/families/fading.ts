@@ -8,6 +8,7 @@ import {
   build,
   experts,
   LLAMA_NAMES,
+  FULL_OR_LINEAR,
   layerTypes,
   expertNames,
   MLP_BIAS,
@@ -43,6 +44,7 @@ const recurrentGemma = family({
     if (rope.type !== 'default')
       throw new UnsupportedError(`${c.where}: rope_parameters.rope_type is "${rope.type}"; this family has "default"`);
     const kinds = c.has('block_types') ? c.texts('block_types') : ['recurrent', 'recurrent', 'attention'];
+    c.onlyKinds('block_types', kinds, ['recurrent', 'attention']);
     const state = recurrenceOf(c, s, activation);
     const { heads, kvHeads, headDim } = s;
     const window = c.count('attention_window_size', 2048, 1);
@@ -54,7 +56,6 @@ const recurrentGemma = family({
       mixer: (i): Mixer => {
         const kind = kinds[i % kinds.length];
         if (kind === 'recurrent') return state;
-        if (kind !== 'attention') throw new UnsupportedError(`${c.where}: block_types holds ${JSON.stringify(kind)}`);
         return { kind: 'attention', heads, kvHeads, headDim, scale: 1 / Math.sqrt(headDim), rope, window };
       },
       mlp: () => ({ kind: 'dense', inner, gated: true, activation }),
@@ -100,6 +101,7 @@ const minimax = family({
     const window = c.optional('sliding_window');
     c.ignore('block_size'); // only layers that fade read it
     const types = layerTypes(c, s.layers, (i) => (i % 2 ? 'linear_attention' : 'full_attention'));
+    c.onlyKinds('layer_types', types, FULL_OR_LINEAR);
     const pair = (name: string): readonly [number, number] => [
       c.number(`${name}_alpha_factor`, 1),
       c.number(`${name}_beta_factor`, 1),
@@ -110,8 +112,6 @@ const minimax = family({
       norm: rms(c, 1e-5),
       mixer: (i): Mixer => {
         if (types[i] === 'linear_attention') return lightning(c, s, i);
-        if (types[i] !== 'full_attention')
-          throw new UnsupportedError(`${c.where}: layer_types holds ${JSON.stringify(types[i])}`);
         const scale = 1 / Math.sqrt(headDim);
         return { kind: 'attention', heads, kvHeads, headDim, scale, rope, ...(window !== undefined && { window }) };
       },

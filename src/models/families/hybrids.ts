@@ -1,6 +1,6 @@
 // Decoders whose layers remember a matrix that is written to by the delta rule: Qwen3-Next, Qwen3.5, OLMo Hybrid
 // and Kimi Linear have such layers between attention.
-import { FormatError, UnsupportedError } from '../../base/errors.js';
+import { FormatError } from '../../base/errors.js';
 import type { Config } from '../config.js';
 import {
   type ChannelDelta,
@@ -21,6 +21,7 @@ import {
   expertNames,
   experts,
   gated,
+  FULL_OR_LINEAR,
   layerTypes,
   LLAMA_NAMES,
   rms,
@@ -60,6 +61,7 @@ function qwenNext(c: Config): Features {
   const period = c.count('full_attention_interval', 4, 1);
   c.ignore('mtp_num_hidden_layers', 'mtp_use_dedicated_embeddings', 'mamba_ssm_dtype', 'attn_output_gate');
   const types = layerTypes(c, s.layers, (i) => ((i + 1) % period ? 'linear_attention' : 'full_attention'));
+  c.onlyKinds('layer_types', types, FULL_OR_LINEAR);
   const delta = deltaNet(c);
   checkHeads(c, delta);
   const shared = mixed ? { inner: c.count('shared_expert_intermediate_size', 512), gated: true } : undefined;
@@ -68,8 +70,6 @@ function qwenNext(c: Config): Features {
     norm,
     mixer: (i): Mixer => {
       if (types[i] === 'linear_attention') return delta;
-      if (types[i] !== 'full_attention')
-        throw new UnsupportedError(`${c.where}: layer_types holds ${JSON.stringify(types[i])}`);
       const { heads, kvHeads, headDim } = s;
       const scale = 1 / Math.sqrt(headDim);
       const qkNorm = { norm, over: 'head' } as const;
@@ -193,6 +193,7 @@ const olmoHybrid = family({
     const types = layerTypes(c, s.layers, (i) =>
       i % 4 === 3 || (i === s.layers - 1 && s.layers < 4) ? 'full_attention' : 'linear_attention',
     );
+    c.onlyKinds('layer_types', types, FULL_OR_LINEAR);
     const { heads, kvHeads, headDim } = s;
     const keyHeads = c.count('linear_num_key_heads', heads, 1);
     const keyDim = c.count('linear_key_head_dim', Math.trunc((0.75 * s.hidden) / keyHeads), 1);
@@ -214,8 +215,6 @@ const olmoHybrid = family({
       norm,
       mixer: (i): Mixer => {
         if (types[i] === 'linear_attention') return delta;
-        if (types[i] !== 'full_attention')
-          throw new UnsupportedError(`${c.where}: layer_types holds ${JSON.stringify(types[i])}`);
         const scale = 1 / Math.sqrt(headDim);
         return {
           kind: 'attention',
@@ -381,8 +380,7 @@ function kimiDelta(c: Config, layers: number): { delta: ChannelDelta; types: rea
   const types = layerTypes(c, layers, (i) =>
     (full ? full.includes(i + 1) : i > 0 && i % 4 === 0) ? 'full_attention' : 'linear_attention',
   );
-  const odd = types.find((t) => t !== 'full_attention' && t !== 'linear_attention');
-  if (odd !== undefined) throw new UnsupportedError(`${c.where}: layer_types holds ${JSON.stringify(odd)}`);
+  c.onlyKinds('layer_types', types, FULL_OR_LINEAR);
   return { delta, types };
 }
 

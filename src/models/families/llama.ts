@@ -1,5 +1,4 @@
 // Llama and the families that differ from it by a switch or two.
-import { UnsupportedError } from '../../base/errors.js';
 import { Config } from '../config.js';
 import { ALL_NORMS, type Attention, type Features, type Layer } from '../features.js';
 import type { RopeFeature } from '../rope.js';
@@ -295,8 +294,7 @@ const llama4 = family({
     eitherKind(c);
     c.ignore('for_llm_compressor', 'max_position_embeddings');
     const types = layerTypes(c, s.layers, (i) => (turned[i] ? 'chunked_attention' : full()));
-    const odd = types.find((t) => t !== 'chunked_attention' && t !== full());
-    if (odd !== undefined) throw new UnsupportedError(`${c.where}: layer_types holds ${JSON.stringify(odd)}`);
+    c.onlyKinds('layer_types', types, ['chunked_attention', full()]);
     const every = c.count('interleave_moe_layer_step', 1, 1);
     const mixed = c.has('moe_layers')
       ? c.numbers('moe_layers')

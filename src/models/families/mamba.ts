@@ -1,6 +1,6 @@
 // Decoders with Mamba layers: Mamba and Mamba 2 themselves, and those that mix them with attention (Granite 4, Bamba,
 // Falcon-H1, Jamba; Nemotron-H and Zamba 2 in files of their own).
-import { FormatError, UnsupportedError } from '../../base/errors.js';
+import { FormatError } from '../../base/errors.js';
 import type { Config } from '../config.js';
 import type { Experts, Features, Mamba1, Mamba2, Mixer, NormFeature } from '../features.js';
 import {
@@ -13,6 +13,7 @@ import {
   firstCount,
   fusedGateUp,
   gated,
+  FULL_OR_LINEAR,
   layerTypes,
   LLAMA_NAMES,
   MLP_BIAS,
@@ -54,6 +55,8 @@ function graniteHybrid(c: Config): Features {
   const types = c.has('layers_block_type')
     ? c.texts('layers_block_type')
     : layerTypes(c, s.layers, () => 'linear_attention');
+  const kinds = ['mamba', 'attention', ...FULL_OR_LINEAR];
+  c.onlyKinds(c.has('layers_block_type') ? 'layers_block_type' : 'layer_types', types, kinds, s.layers);
   const experts = c.count('num_local_experts', 8) > 0;
   const shared = c.count('shared_intermediate_size', 1024);
   c.ignore('intermediate_size', 'num_experts_per_tok');
@@ -61,8 +64,6 @@ function graniteHybrid(c: Config): Features {
     norm,
     mixer: (i): Mixer => {
       if (types[i] === 'mamba' || types[i] === 'linear_attention') return mamba;
-      if (types[i] !== 'attention' && types[i] !== 'full_attention')
-        throw new UnsupportedError(`${c.where}: layer_types holds ${JSON.stringify(types[i])}`);
       return attentionOf(s, { scale: c.number('attention_multiplier', 1), ...(turned && { rope }) });
     },
     mlp: () => (experts ? graniteExperts(c, shared) : gated(c, shared)),

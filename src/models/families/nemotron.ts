@@ -1,5 +1,5 @@
 // Nemotron-H: Mamba 2, attention, a feed-forward part or experts, one of them a layer.
-import { FormatError, UnsupportedError } from '../../base/errors.js';
+import { FormatError } from '../../base/errors.js';
 import type { Config } from '../config.js';
 import type { Experts, Mamba2, Mlp, NormFeature } from '../features.js';
 import { activationOf, biasesBy, build, checked, expertNames, firstCount, ungated } from './common.js';
@@ -15,8 +15,7 @@ function blockTypes(c: Config): readonly string[] {
   const named = ['layers_block_type', 'layer_types'].find((n) => c.has(n));
   const types = (named ? c.texts(named) : pattern).map((t) => BLOCKS[t] ?? t);
   if (types.length === 0) throw new FormatError(`${c.where}: layers_block_type is missing`);
-  const odd = types.find((t) => !Object.values(BLOCKS).includes(t));
-  if (odd !== undefined) throw new UnsupportedError(`${c.where}: layers_block_type holds ${JSON.stringify(odd)}`);
+  c.onlyKinds(named ?? 'hybrid_override_pattern', types, [...new Set(Object.values(BLOCKS))]);
   return types;
 }
 function nemotronExperts(c: Config, act: string): Experts {

@@ -1,5 +1,5 @@
 // Zamba 2: Mamba 2, with a few blocks of attention that several layers share.
-import { FormatError, UnsupportedError } from '../../base/errors.js';
+import { FormatError } from '../../base/errors.js';
 import type { Config } from '../config.js';
 import type { Mamba2, Mixer } from '../features.js';
 import { activationOf, build, checked, LLAMA_NAMES, ropeOf } from './common.js';
@@ -10,8 +10,7 @@ function zambaTypes(c: Config): readonly string[] {
   const named = ['layers_block_type', 'layer_types'].find((n) => c.has(n));
   if (!named) throw new FormatError(`${c.where}: layers_block_type is missing`);
   const types = c.texts(named).map((t) => (t === 'mamba' ? 'linear_attention' : t));
-  const odd = types.find((t) => t !== 'hybrid' && t !== 'linear_attention');
-  if (odd !== undefined) throw new UnsupportedError(`${c.where}: ${named} holds ${JSON.stringify(odd)}`);
+  c.onlyKinds(named, types, ['hybrid', 'linear_attention']);
   return types;
 }
 const hybridLayers = (types: readonly string[]): readonly number[] =>
