@@ -2,7 +2,7 @@
 import { defineOp, Device, randn } from 'wick';
 import { gradCheck } from 'wick/train';
 
-/** x where it is small, growing with its square root beyond 1: one expression for all GPUs, one function for the CPU. */
+/** x where it is small, growing with its root beyond 1: one expression for all GPUs, one function for the CPU. */
 const gentle = defineOp({
   name: 'gentle',
   inputs: 1,

@@ -58,7 +58,8 @@ const adapters = addLora(model, {
 });
 const trained = adapters.parameters().reduce((n, p) => n + p.size, 0);
 console.error(
-  `${adapters.names.length} adapters with ${trained} numbers beside ${model.parameterCount() - trained}, on ${device.name}`,
+  `${adapters.names.length} adapters with ${trained} numbers beside ${model.parameterCount() - trained}, on ` +
+    device.name,
 );
 
 const text = v.text ? readFileSync(v.text, 'utf8') : shipsLog();

@@ -23,7 +23,7 @@ const MAY: Readonly<Record<string, readonly string[]>> = {
   nn: ['tensor', 'ops', 'io'],
   distributed: ['tensor', 'nn', 'driver'],
   models: ['nn', 'io', 'tensor', 'ops', 'tokenizers', 'hub', 'media'],
-  engine: ['hub', 'tokenizers', 'models', 'nn', 'tensor', 'backends'], // decoding by graph is made of the GPU backend's steps
+  engine: ['hub', 'tokenizers', 'models', 'nn', 'tensor', 'backends'], // decoding by graph is made of a backend's steps
   data: ['ops', 'tensor', 'media'],
   train: ['ops', 'tensor', 'io', 'nn', 'data'],
   server: ['engine'],
@@ -137,7 +137,7 @@ test('engines and tensors ask backend.gpu, and import nothing of the GPU backend
   assert.deepEqual(wrong, ['backends/registry.ts']);
 });
 
-/** Rooms whose interfaces name each other: a row's gradient takes tensors, a backend runs rows, a driver has libraries. */
+/** Rooms whose interfaces name each other: a row's gradient takes tensors, a backend runs rows. */
 const SEAMS = ['ops', 'tensor', 'kernels', 'backends', 'driver'];
 
 test('files do not import each other in a circle, nor name each other in one outside of the seams', () => {

@@ -14,7 +14,8 @@ export class DraftModel {
   constructor(model: CausalLM, vocabSize: number) {
     if (model.config.vocabSize !== vocabSize)
       throw new ArgumentError(
-        `engine: the draft model has ${model.config.vocabSize} tokens, the model ${vocabSize}; they must have one vocabulary`,
+        `engine: the draft model has ${model.config.vocabSize} tokens, the model ${vocabSize}; they must have one ` +
+          'vocabulary',
       );
     if (!PagedDecoder.reads(model))
       throw new ArgumentError(

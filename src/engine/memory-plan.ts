@@ -119,8 +119,8 @@ export function planMemory(model: CausalLM, o: MemoryOptions = {}): MemoryPlan {
     const need = o.pages !== undefined ? wholeFrom('pages', o.pages, 1) : pagesFor(asked);
     if (need > fitting)
       throw new OutOfMemoryError(
-        `engine: ${need} pages of ${pageTokens} tokens are ${gib(need * perPage)}; beside weights of ${gib(weightBytes)} ` +
-          `and ${gib(scratchBytes)} to work in there is room for ${fitting} (${gib(room)} of ${gib(free)} free): ` +
+        `engine: ${need} pages of ${pageTokens} tokens are ${gib(need * perPage)}; beside weights of ` +
+          `${gib(weightBytes)} and ${gib(scratchBytes)} to work in there is room for ${fitting} (${gib(room)} of ${gib(free)} free): ` +
           `ask for a context of at most ${fitting * pageTokens} tokens`,
       );
   }
@@ -129,7 +129,8 @@ export function planMemory(model: CausalLM, o: MemoryOptions = {}): MemoryPlan {
   const contextTokens = Math.min(asked, pages * pageTokens);
   if (contextTokens < 2 || (o.contextTokens !== undefined && contextTokens < asked))
     throw new OutOfMemoryError(
-      `engine: ${pages} pages of ${pageTokens} tokens hold no context of ${asked} tokens; a page takes ${gib(perPage)}, ${gib(room)} are free for them`,
+      `engine: ${pages} pages of ${pageTokens} tokens hold no context of ${asked} tokens; a page takes ` +
+        `${gib(perPage)}, ${gib(room)} are free for them`,
     );
   return {
     contextTokens,

@@ -165,8 +165,8 @@ export function answerRules(g: Json, where: string): (o: AnswerOptions) => Parti
   return ({ start, end, read, maxTokens = 64 }) => {
     if (!read && g.encoder_no_repeat_ngram_size)
       throw new UnsupportedError(
-        `${where}: encoder_no_repeat_ngram_size is ${g.encoder_no_repeat_ngram_size}, and the tokens that were read are ` +
-          'not given',
+        `${where}: encoder_no_repeat_ngram_size is ${g.encoder_no_repeat_ngram_size}, and the tokens that were read ` +
+          'are not given',
       );
     const place = { begin: start.length, longest: start.length + maxTokens, end };
     return {

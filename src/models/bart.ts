@@ -1,6 +1,7 @@
 // BART and its kin, encoder-decoders with biases everywhere: PLBART and MVP (the same), mBART (norms before), Marian
 // (translation; positions by sines), Pegasus (both of these), M2M-100 and NLLB (positions that do not count padding),
-// Blenderbot and its small one, LED (an encoder that sees its surroundings), Pegasus X (blocks, and tokens that see all).
+// Blenderbot and its small one, LED (an encoder that sees its surroundings), Pegasus X (blocks, and tokens that see
+// all).
 import { ArgumentError, FormatError } from '../base/errors.js';
 import { KvCache } from '../nn/kv-cache.js';
 import { type Embedding, embedding, type LayerNorm, layerNorm, Linear } from '../nn/layers.js';

@@ -205,7 +205,7 @@ export class BlipMatcher extends Blip {
     );
     return x.narrow(1, 0, 1).squeeze(1);
   }
-  /** Logits (b, 2) of pairs of texts (b, t) and pictures (b, 3, height, width): that they do not fit, and that they do. */
+  /** Logits (b, 2) of pairs of texts (b, t) and pictures (b, 3, height, width): they do not fit, and they do. */
   forward(ids: Tensor, pixels: Tensor, mask?: Tensor): Tensor {
     return this.head.forward(this.#first(ids, mask, this.vision.forward(pixels)));
   }
@@ -251,8 +251,8 @@ function blip(c: Config, source: ModelSource): BlipCaptioner | BlipMatcher {
   const [writes, matches] = [source.has('text_decoder.cls.predictions.bias'), source.has('itm_head.weight')];
   if (writes === matches || (writes && source.names.some((n) => n.startsWith('text_encoder.'))))
     throw new UnsupportedError(
-      `${source.path}: BLIP that writes captions (text_decoder) or matches (text_encoder, itm_head) is served; this is ` +
-        'another',
+      `${source.path}: BLIP that writes captions (text_decoder) or matches (text_encoder, itm_head) is served; this ` +
+        'is another',
     );
   source.ignore(/(^|\.)position_ids$/);
   const vision = new BlipTower(

@@ -49,7 +49,8 @@ function inChunks(input: ScanInput, before: Tensor): Scanned {
     const wide = x.rank === 4 ? x : x.unsqueeze(3);
     const more = chunks * size - t;
     const full = more === 0 ? wide : wide.cat([wide.newZeros([b, more, heads, wide.shape[3]], wide.dtype)], 1);
-    return full.reshape([b, chunks, size, heads, wide.shape[3]]).permute([1, 0, 3, 2, 4]); // (chunks, b, heads, size, width)
+    // (chunks, b, heads, size, width)
+    return full.reshape([b, chunks, size, heads, wide.shape[3]]).permute([1, 0, 3, 2, 4]);
   };
   const [q, k, v] = [input.q, input.k, input.v].map(chunked);
   const sums = chunked(input.decay).cumsum(3); // (chunks, b, heads, size, 1)
@@ -80,8 +81,9 @@ function inChunks(input: ScanInput, before: Tensor): Scanned {
 }
 
 /**
- * What heads fade to within a block of tokens, as a file has it: what logarithms fall by per token (heads, 1, 1); from a
- * block's start to its tokens and from these to its end, (heads, block, 1) each; between two, (1, heads, block, block).
+ * What heads fade to within a block of tokens, as a file has it: what logarithms fall by per token (heads, 1, 1); from
+ * a block's start to its tokens and from these to its end, (heads, block, 1) each; between two, (1, heads, block,
+ * block).
  */
 export type FadeTables = readonly [rate: Tensor, query: Tensor, key: Tensor, pair: Tensor];
 /** A text from its beginning, block by block, faded by tables. */

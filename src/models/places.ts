@@ -1,5 +1,5 @@
-// Places of patches in a picture: positions for pictures of other sizes than the one they were learnt for, and scores by
-// the distance of two places.
+// Places of patches in a picture: positions for pictures of other sizes than the one they were learnt for, and scores
+// by the distance of two places.
 import { UnsupportedError } from '../base/errors.js';
 import { Module } from '../nn/module.js';
 import type { VarBuilder } from '../nn/var-builder.js';
@@ -16,7 +16,7 @@ const cubic = (x: number, a: number): number => {
 function shares(from: number, to: number, smoothed: boolean): Float32Array {
   const data = new Float32Array(to * from);
   const scale = from / to;
-  // Smoothed, a smaller picture sees all places that it covers; else four neighbours, those past an edge being its last.
+  // Smoothed, a smaller picture sees all places that it covers; else four neighbours, past an edge its last.
   const wide = smoothed ? Math.max(scale, 1) : 1;
   for (let i = 0; i < to; i++) {
     const center = (i + 0.5) * scale - 0.5;

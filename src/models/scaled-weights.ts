@@ -47,7 +47,8 @@ const METHODS: Readonly<Record<string, (c: Config) => Scheme>> = {
     for (const { weights: w, format } of groups) {
       if (w?.num_bits !== 8 || w.type !== 'float' || w.symmetric === false || (format && format !== 'float-quantized'))
         throw new UnsupportedError(
-          `${c.where}: quantization_config.config_groups has weights ${JSON.stringify(w)}; only floats of 8 bits are read`,
+          `${c.where}: quantization_config.config_groups has weights ${JSON.stringify(w)}; only floats of 8 bits are ` +
+            'read',
         );
       if (w.strategy === 'block')
         block = new Config(w, c.where, 'config_groups.weights.').numbers('block_structure', 2);

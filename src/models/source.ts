@@ -154,8 +154,9 @@ export class ModelSource implements VarSource {
     const left = this.names.filter((n) => !this.#used.has(n) && !this.shapeOf(n).includes(0));
     if (left.length > 0)
       throw new UnsupportedError(
-        `${this.path}: nothing ` +
-          `used ${left.length === 1 ? 'the tensor' : `${left.length} tensors:`} ${left.slice(0, 4).join(', ')}${left.length > 4 ? ', ...' : ''}; the model would not be the one that was stored`,
+        `${this.path}: nothing used ${left.length === 1 ? 'the tensor' : `${left.length} tensors:`} ` +
+          `${left.slice(0, 4).join(', ')}${left.length > 4 ? ', ...' : ''}; the model would not be the one that was ` +
+          'stored',
       );
   }
   /** Closes the files. */

@@ -66,7 +66,8 @@ export class SpectrogramTransformer extends Module {
     const [b, t, bins] = frames.shape;
     if (frames.rank !== 3 || bins !== this.#size[0] || t !== this.#size[1])
       throw new ArgumentError(
-        `spectrogram: it has shape [${frames.shape.join(', ')}]; the model takes (batch, ${this.#size[1]}, ${this.#size[0]})`,
+        `spectrogram: it has shape [${frames.shape.join(', ')}]; the model takes (batch, ${this.#size[1]}, ` +
+          `${this.#size[0]})`,
       );
     const p = this.patches.forward(frames.transpose(1, 2).contiguous().unsqueeze(1));
     const [first, second] = this.tokens.map((token) => token.broadcastTo([b, 1, p.shape[2]]));

@@ -48,8 +48,8 @@ export function encodedBatch(encoder: TextEncoder, tokenizer: Tokenizer, rows: r
 }
 
 /**
- * Texts to classes (sentiment, topics) and pairs to scores (rerankers): BERT and its kin with a classifier, and decoders
- * whose head reads the last token (reward models).
+ * Texts to classes (sentiment, topics) and pairs to scores (rerankers): BERT and its kin with a classifier, and
+ * decoders whose head reads the last token (reward models).
  */
 export class TextClassifier {
   /** The network itself. */

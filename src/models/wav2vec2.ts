@@ -1,5 +1,5 @@
-// wav2vec 2.0, HuBERT and UniSpeech: convolutions over the samples of a sound, an encoder, and a letter for each moment (CTC) or
-// classes of the whole.
+// wav2vec 2.0, HuBERT and UniSpeech: convolutions over the samples of a sound, an encoder, and a letter for each moment
+// (CTC) or classes of the whole.
 import { ArgumentError, UnsupportedError } from '../base/errors.js';
 import { activation } from '../nn/activation.js';
 import { Conv1d, conv1d, type LayerNorm, layerNorm, type Linear, linear } from '../nn/layers.js';
@@ -187,8 +187,8 @@ export class SoundEncoder extends Module {
       this.moments(samples.shape[1]) < 1
     )
       throw new ArgumentError(
-        `sound: samples have shape [${samples.shape.join(', ')}]${mask ? `, the mask [${mask.shape.join(', ')}]` : ''}; ` +
-          'both must be (batch, samples), with enough samples for a moment',
+        `sound: samples have shape [${samples.shape.join(', ')}]${mask ? `, the mask [${mask.shape.join(', ')}]` : ''}` +
+          '; both must be (batch, samples), with enough samples for a moment',
       );
   }
   /** Vectors of moments (b, t, width) of samples (b, n); the mask (b, n) is 1 for samples and 0 for padding. */
@@ -225,9 +225,9 @@ const TRAINING = `apply_spec_augment mask_feature_length mask_feature_min_masks 
   mask_time_min_masks mask_time_prob codevector_dim contrastive_logits_temperature ctc_loss_reduction ctc_zero_infinity
   diversity_loss_weight feat_proj_dropout feat_quantizer_dropout final_dropout num_codevector_groups
   num_codevectors_per_group num_negatives proj_codevector_dim tdnn_dilation tdnn_dim tdnn_kernel xvector_output_dim
-  feat_extract_dropout num_ctc_classes replace_prob num_clusters adapter_kernel_size adapter_stride num_adapter_layers output_hidden_size mask_channel_length
-  mask_channel_min_space mask_channel_other mask_channel_prob mask_channel_selection mask_time_min_space mask_time_other
-  mask_time_selection`.split(/\s+/);
+  feat_extract_dropout num_ctc_classes replace_prob num_clusters adapter_kernel_size adapter_stride num_adapter_layers
+  output_hidden_size mask_channel_length mask_channel_min_space mask_channel_other mask_channel_prob
+  mask_channel_selection mask_time_min_space mask_time_other mask_time_selection`.split(/\s+/);
 
 function sound(c: Config, source: ModelSource): SoundEncoder {
   c.ignore(...TRAINING);

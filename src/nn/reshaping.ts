@@ -144,7 +144,7 @@ export class Upsample extends Layer {
     if (to && mode === 'nearest' && !alignCorners) return x.upsampleNearest2d(to);
     return to && mode === 'bilinear' ? x.upsampleBilinear2d(to, { alignCorners }) : x.interpolate(this.options);
   }
-  /** The size of pictures that two kernels reach: a given one, or whole multiples, where steps are those of the scale. */
+  /** The size of pictures that two kernels reach: a given one, or whole multiples, where steps are the scale's. */
   #pictureSize({ shape }: Tensor): readonly [number, number] | undefined {
     const { size, scale } = this.options;
     const each = (of: Sizes, i: number): number => (typeof of === 'number' ? of : of[i]);

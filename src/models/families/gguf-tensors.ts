@@ -73,7 +73,8 @@ function gathered(
   const odd = records.find((r) => !sameShape(r.shape, shape));
   if (odd)
     throw new ShapeError(
-      `${odd.name} is ${formatShape(odd.shape)}, ${names[0]} ${formatShape(shape)}; they must be alike to stand together`,
+      `${odd.name} is ${formatShape(odd.shape)}, ${names[0]} ${formatShape(shape)}; they must be alike to stand ` +
+        'together',
     );
   const whole = kind === 'weight' && shape.length > 1 && !VECTORS.includes(role);
   const inner = whole ? shape.slice(0, -1) : shape;

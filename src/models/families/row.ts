@@ -212,7 +212,8 @@ function formOf(row: FamilyRow, config: Config, source: ModelSource): GgufForm {
   const written = BY_WRITTEN.get(type);
   if (!written)
     throw new UnsupportedError(
-      `${source.path}: models of type ${type} have no GGUF form here; those that have are ${[...BY_WRITTEN.keys()].sort().join(', ')}`,
+      `${source.path}: models of type ${type} have no GGUF form here; those that have are ` +
+        [...BY_WRITTEN.keys()].sort().join(', '),
     );
   const { features, names } = described(row, config, source);
   const architecture = written.gguf.writtenAs?.(features) ?? written.architecture;
