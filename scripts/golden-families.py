@@ -521,7 +521,9 @@ RULES = {
 SEQ2SEQ = {
     't5-b': ('t5', {**T5, 'feed_forward_proj': 'gated-silu', 'relative_attention_num_buckets': 8}),
     't5-c': ('mt5', {**T5, 'relative_attention_max_distance': 10, 'd_kv': 16, 'tie_word_embeddings': False}),
-    't5-d': ('umt5', {**T5, 'decoder_start_token_id': 7}),
+    't5-d': ('umt5', {**T5, 'decoder_start_token_id': 7}), 't5-e': ('t5', T5),
+    't5-f': ('t5', {**T5, 'feed_forward_proj': 'gated-gelu', 'num_layers': 3, 'num_decoder_layers': 2,
+                    'tie_word_embeddings': False}),
     'bart': ('bart', BART),
     'bart-b': ('bart', {**BART, 'scale_embedding': True, 'activation_function': 'relu', 'encoder_layers': 2}),
     'mbart': ('mbart', BART),

@@ -9,7 +9,7 @@ import type { ModelRow } from './model-row.js';
 import { ROTARY_BERT_FAMILIES } from './rotary-bert.js';
 import { ModelSource } from './source.js';
 
-type Rules = readonly (readonly [file: RegExp, folder: string])[];
+export type Rules = readonly (readonly [file: RegExp, folder: string])[];
 
 interface EncoderArchitecture {
   readonly name: string;
@@ -174,7 +174,7 @@ function configOf(m: Metadata, { type, config }: EncoderArchitecture): Json {
 }
 
 /** The same tensors under the names of the folder; those without one stay unused, and are refused. */
-function asFolder(source: ModelSource, rules: Rules): ModelSource {
+export function asFolder(source: ModelSource, rules: Rules): ModelSource {
   const records = source.names.flatMap((name) => {
     const rule = rules.find(([file]) => file.test(name));
     return rule ? [[name.replace(...rule), () => source.record(name)] as const] : [];

@@ -10,6 +10,7 @@ import { CONV_BERT_FAMILIES } from './conv-bert.js';
 import { DEBERTA_FAMILIES } from './deberta.js';
 import { DECODER_FAMILIES } from './families/index.js';
 import { GGUF_ENCODERS } from './gguf-encoder.js';
+import { GGUF_T5 } from './gguf-t5.js';
 import { MOBILE_BERT_FAMILIES } from './mobile-bert.js';
 import type { ModelKind, ModelRow } from './model-row.js';
 import { PICTURE_LANGUAGE_FAMILIES } from './picture-language.js';
@@ -35,6 +36,7 @@ export const MODELS: readonly ModelRow[] = [
   ...ROTARY_BERT_FAMILIES,
   ...DEBERTA_FAMILIES,
   ...GGUF_ENCODERS,
+  ...GGUF_T5,
   ...T5_FAMILIES,
   ...T5_GEMMA_FAMILIES,
   ...BART_FAMILIES,

@@ -6,6 +6,7 @@ import { tensor } from '../tensor/create.js';
 import { loadTokenizer, type Tokenizer } from '../tokenizers/index.js';
 import { answerRules } from './answer-rules.js';
 import { readGeneration } from './generation-config.js';
+import { ggufGeneration } from './gguf-t5.js';
 import type { BeamOptions } from './beams.js';
 import { loadModel } from './load.js';
 import type { Seq2Seq } from './seq2seq.js';
@@ -39,7 +40,7 @@ export class TextToText {
   static async load(name: string, options: BuilderOptions & HubOptions = {}): Promise<TextToText> {
     const dir = await modelPath(name, options);
     const { model } = loadModel<Seq2Seq>(dir, { ...options, kind: 'seq2seq' });
-    const c = readGeneration(dir);
+    const c = dir.endsWith('.gguf') ? ggufGeneration(dir) : readGeneration(dir);
     const rules = answerRules(c, dir);
     const start = c.decoder_start_token_id ?? c.pad_token_id;
     if (typeof start !== 'number') throw new UnsupportedError(`${dir}: no decoder_start_token_id is given`);
