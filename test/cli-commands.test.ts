@@ -7,6 +7,8 @@ import { join } from 'node:path';
 import { test } from 'node:test';
 import { packageRoot, packageVersion } from '../src/base/paths.js';
 import { helpLines } from '../src/cli/chat.js';
+import { builtinModel } from '../src/engine/index.js';
+import { EmbeddingModel } from '../src/models/index.js';
 import { main, scratch, wick, wickIn } from './cli-support.js';
 import { noModel } from './server-support.js';
 
@@ -186,8 +188,9 @@ test('bench model prints a table, or JSON', { skip: noModel }, () => {
   for (const row of rows) for (const value of Object.values(row)) assert.ok((value as number) > 0);
 });
 
-test('serve answers, and ends in order at a signal', { skip: noModel }, async () => {
-  const child = spawn(process.execPath, [main, 'serve', '--port', '0', '--device', 'cpu'], {
+/** A server, once it is ready: where it is, and how it is ended. */
+async function serving(...options: string[]) {
+  const child = spawn(process.execPath, [main, 'serve', '--port', '0', '--device', 'cpu', ...options], {
     env: { ...process.env, WICK_API_KEYS: 'key-for-tests' },
   });
   let [out, log] = ['', ''];
@@ -198,20 +201,55 @@ test('serve answers, and ends in order at a signal', { skip: noModel }, async ()
   }
   const url = /API at (\S+)/.exec(out)?.[1] ?? '';
   const headers = { 'content-type': 'application/json', authorization: 'Bearer key-for-tests' };
-  const body = JSON.stringify({ messages: [{ role: 'user', content: 'Who are you?' }], max_tokens: 6, seed: 1 });
-  const answer = await fetch(`${url}/chat/completions`, { method: 'POST', headers, body });
-  assert.equal(answer.status, 200);
-  const { usage, model } = (await answer.json()) as { usage: { completion_tokens: number }; model: string };
+  const post = async <T>(path: string, body: object): Promise<T> => {
+    const answer = await fetch(url + path, { method: 'POST', headers, body: JSON.stringify(body) });
+    assert.equal(answer.status, 200, log);
+    return (await answer.json()) as T;
+  };
+  const end = async (): Promise<string> => {
+    child.kill('SIGTERM');
+    const [status] = await once(child, 'exit');
+    assert.equal(status, 0, log);
+    return log;
+  };
+  return { post, end };
+}
+
+test('serve answers, and ends in order at a signal', { skip: noModel }, async () => {
+  const { post, end } = await serving();
+  const ask = { messages: [{ role: 'user', content: 'Who are you?' }], max_tokens: 6, seed: 1 };
+  const { usage, model } = await post<{ usage: { completion_tokens: number }; model: string }>(
+    '/chat/completions',
+    ask,
+  );
   assert.deepEqual([usage.completion_tokens, model], [6, 'wick-builtin']);
-  child.kill('SIGTERM');
-  const [status] = await once(child, 'exit');
-  assert.equal(status, 0, log);
+  const log = await end();
   assert.ok(
     log.split('\n').some((line) => line.startsWith('{') && JSON.parse(line).msg === 'ready'),
     log,
   );
 });
 
+test('serve makes the vectors of its embedding model', { skip: noModel }, async () => {
+  const { post, end } = await serving('--only-embeddings', '--embedding-model', builtinModel);
+  const input = ['a rose', 'by any other name'];
+  const { data, usage } = await post<{ data: { embedding: number[] }[]; usage: { prompt_tokens: number } }>(
+    '/embeddings',
+    { input },
+  );
+  await end();
+  const model = await EmbeddingModel.load(builtinModel);
+  const vectors = await model.embed(input);
+  assert.deepEqual(
+    data.map((d) => d.embedding),
+    vectors.map((v) => [...v]),
+  );
+  assert.equal(
+    usage.prompt_tokens,
+    input.reduce((n, text) => n + model.tokenizer.encode(text).length, 0),
+  );
+  model.dispose();
+});
 test('what pages and units say of wick serve is true', () => {
   const help = wick('serve', '--help').stdout;
   const files = ['docs/serving.md', ...readdirSync(join(packageRoot, 'deploy')).map((f) => `deploy/${f}`)];

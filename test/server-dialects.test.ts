@@ -104,6 +104,30 @@ describe('embeddings', { skip: noModel }, () => {
     for (const bad of [{ input: 'dog', dimensions: 9 }, { input: '' }, { input: [] }, { model: 'other', input: 'x' }])
       assert.ok((await s.post('/v1/embeddings', bad)).status >= 400, JSON.stringify(bad));
   });
+  test('long lists are made in parts, in their order, and end with their time', async () => {
+    const sizes: number[] = [];
+    const { name, model } = embedder();
+    const embed = async (texts: readonly string[]): Promise<Float32Array[]> => {
+      sizes.push(texts.length);
+      if (texts[0] === 'slow') await new Promise((r) => setTimeout(r, 200));
+      return texts.map((t) => Float32Array.of(Number(t), 1));
+    };
+    await using s = await scripted(
+      hello,
+      { limits: { requestSeconds: 0.1 } },
+      { embedder: { name, model: { ...model, embed } } },
+    );
+    const input = Array.from({ length: 150 }, (_, i) => String(i));
+    const { data } = await (await s.post('/v1/embeddings', { input })).json();
+    assert.deepEqual(
+      data.map((d: { embedding: number[] }) => d.embedding[0]),
+      [...input.keys()],
+    );
+    assert.deepEqual(sizes, [64, 64, 22]);
+    const late = await s.post('/v1/embeddings', { input: ['slow', ...input] });
+    assert.deepEqual([late.status, (await late.json()).error.code], [504, 'timeout']);
+    assert.deepEqual(sizes.slice(3), [64], 'nothing is made for who is told that it took too long');
+  });
   test('texts that are longer than the model reads', async () => {
     await using s = await scripted(hello, {}, { embedder: embedder() });
     const long = 'light '.repeat(200);

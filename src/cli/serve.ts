@@ -5,7 +5,6 @@ import { ArgumentError } from '../base/errors.js';
 import { packageVersion } from '../base/paths.js';
 import { readText } from '../io/byte-source.js';
 import type { Group } from '../distributed/index.js';
-import type { EmbeddingModel } from '../models/index.js';
 import { type TakenAddress, takeAddress } from '../server/address.js';
 import { jsonLog, type Log, silentLog } from '../server/log.js';
 import type { ServedModels } from '../server/served.js';
@@ -144,7 +143,7 @@ async function answerAt(
   if (engine) tellReady(engine, settings.log, server.url);
   console.log(`chat at ${server.url}/  status at ${server.url}/status  API at ${server.url}/v1  (Ctrl-C ends)`);
   await ended;
-  embedder?.model.dispose();
+  await embedder?.model.dispose();
 }
 
 /** Of all options those that say what is computed, and where. */
@@ -172,12 +171,11 @@ function serverSettings(given: Given) {
   };
 }
 
-async function openEmbedder(given: Given): Promise<{ name: string; model: EmbeddingModel } | undefined> {
+async function openEmbedder(given: Given) {
   const name = given['embedding-model'];
   if (name === undefined) return undefined;
-  const { EmbeddingModel } = await import('../models/index.js');
-  const model = await EmbeddingModel.load(name, given.device ? { device: given.device } : {});
-  return { name: name.split('/').at(-1) ?? name, model };
+  const { startEmbedder } = await import('./served-embedder.js');
+  return { name: name.split('/').at(-1) ?? name, model: await startEmbedder(name, given.device) };
 }
 
 function tellReady({ name, limits, told }: ThreadedEngine<ServedFacts>, log: Log, url: string): void {

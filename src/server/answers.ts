@@ -3,7 +3,7 @@ import type { Engine, Generation, GenerationRequest, Piece, TokenLogprob, Usage 
 import { ArgumentError } from '../base/errors.js';
 import { keptGrammar } from '../engine/kept-schema.js';
 import type { AnswerParser, AnswerPart } from './answer-parser.js';
-import { ApiError, badRequest } from './errors.js';
+import { badRequest, tookTooLong } from './errors.js';
 import type { ServerContext } from './exchange.js';
 import type { Metrics } from './metrics.js';
 
@@ -80,11 +80,7 @@ export class Answers {
         }
         yield piece;
       }
-      if (this.#context.var.ending.timedOut)
-        throw new ApiError(504, `the answer took longer than ${this.#tools.requestSeconds} seconds`, {
-          code: 'timeout',
-          headers: { 'x-should-retry': 'false' },
-        });
+      if (this.#context.var.ending.timedOut) throw tookTooLong(this.#tools.requestSeconds);
     } catch (error) {
       throw this.#placed(error);
     } finally {

@@ -43,6 +43,13 @@ const TYPES: Readonly<Record<number, string>> = {
 export const badRequest = (message: string, param?: string, code?: string): ApiError =>
   new ApiError(400, message, { ...(param && { param }), ...(code && { code }) });
 
+/** An answer that takes longer than it may. */
+export const tookTooLong = (seconds: number): ApiError =>
+  new ApiError(504, `the answer took longer than ${seconds} seconds`, {
+    code: 'timeout',
+    headers: { 'x-should-retry': 'false' },
+  });
+
 /** Any error as one of the API's. What is no fault of the request shows no detail: the log has it. */
 export function toApiError(error: unknown): ApiError {
   if (error instanceof ApiError) return error;

@@ -1,5 +1,5 @@
 // POST /v1/embeddings and /rerank: vectors of texts, and texts in the order of their likeness to a question.
-import { badRequest } from '../errors.js';
+import { badRequest, tookTooLong } from '../errors.js';
 import { readBody, type ServerContext } from '../exchange.js';
 import { embeddingRequest, rerankRequest } from '../schemas/completions.js';
 import type { Embedder } from '../served.js';
@@ -15,12 +15,22 @@ function textsOf(input: string | readonly (string | number)[] | readonly (readon
   });
 }
 
-/** One batch at a time: the next one waits, so that memory stays bounded. */
+/** One batch at a time: the next one waits, so that memory stays bounded and nobody waits for all of a long list. */
+const AT_ONCE = 64;
 const turns = new WeakMap<Embedder, Promise<unknown>>();
-function inTurn(model: Embedder, texts: readonly string[]): Promise<Float32Array[]> {
-  const run = (turns.get(model) ?? Promise.resolve()).catch(() => {}).then(() => model.embed(texts));
-  turns.set(model, run);
-  return run;
+async function vectorsOf(c: ServerContext, parts: ServerParts, model: Embedder, texts: readonly string[]) {
+  const vectors: Float32Array[] = [];
+  for (let at = 0; at < texts.length; at += AT_ONCE) {
+    const batch = (): Promise<Float32Array[]> => {
+      if (c.var.ending.timedOut) throw tookTooLong(parts.requestSeconds);
+      if (c.var.ending.signal.aborted) throw badRequest('the client has gone');
+      return model.embed(texts.slice(at, at + AT_ONCE));
+    };
+    const run = (turns.get(model) ?? Promise.resolve()).catch(() => {}).then(batch);
+    turns.set(model, run);
+    vectors.push(...(await run));
+  }
+  return vectors;
 }
 
 /** Tokens of each text as far as the model reads it; `whole`: a longer one is refused. */
@@ -55,7 +65,7 @@ export async function embeddings(c: ServerContext, parts: ServerParts): Promise<
   const { name, model } = parts.served.embedder(body.model);
   const texts = textsOf(body.input, model);
   const tokens = sum(lengthsOf(model, texts, !body.truncate));
-  const vectors = (await inTurn(model, texts)).map((v) => shortened(v, body.dimensions ?? v.length));
+  const vectors = (await vectorsOf(c, parts, model, texts)).map((v) => shortened(v, body.dimensions ?? v.length));
   Object.assign(c.var.tally, { model: name, promptTokens: tokens });
   return c.json({
     object: 'list',
@@ -86,7 +96,7 @@ export async function rerank(c: ServerContext, parts: ServerParts): Promise<Resp
   const { name, model } = parts.served.embedder(body.model);
   const documents = body.documents.map((d) => (typeof d === 'string' ? d : d.text));
   const texts = [body.query, ...documents];
-  const [query, ...vectors] = await inTurn(model, texts);
+  const [query, ...vectors] = await vectorsOf(c, parts, model, texts);
   const tokens = sum(lengthsOf(model, texts));
   Object.assign(c.var.tally, { model: name, promptTokens: tokens });
   const results = vectors
