@@ -200,9 +200,14 @@ describe('chat completions', { skip: noModel }, () => {
     });
     for (const kwargs of [{}, { enable_thinking: true }]) {
       const ask = { messages: user('?'), chat_template_kwargs: kwargs };
-      const { message } = (await (await s.post('/v1/chat/completions', ask)).json()).choices[0];
+      const { choices, usage } = await (await s.post('/v1/chat/completions', ask)).json();
+      const [{ message }] = choices;
       assert.deepEqual([message.content, message.reasoning, message.reasoning_content], ['Yes.', 'hm so', 'hm so']);
-      const frames = await events(await s.post('/v1/chat/completions', { ...ask, stream: true }));
+      const thought = s.engine.tokenizer.encode('hm so', { special: false }).length;
+      assert.equal(usage.completion_tokens_details.reasoning_tokens, Math.min(thought, usage.completion_tokens));
+      const streamed = { ...ask, stream: true, stream_options: { include_usage: true } };
+      const frames = (await events(await s.post('/v1/chat/completions', streamed))).slice(0, -1);
+      assert.deepEqual(JSON.parse(frames.at(-1)?.data ?? '').usage, usage);
       const deltas = frames.slice(0, -1).map((f) => JSON.parse(f.data).choices[0].delta);
       assert.equal(deltas.map((d) => d.reasoning_content ?? '').join(''), 'hm so');
       assert.equal(deltas.map((d) => d.content ?? '').join(''), 'Yes.');

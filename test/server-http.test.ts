@@ -39,6 +39,7 @@ describe('the server', { skip: noModel }, () => {
       [{ messages: [] }, 400, /^messages/],
       [{ messages: [{ role: 'pope', content: 'x' }] }, 400, /^messages\[0\]\.role/],
       [{ messages: [{ role: 'user' }] }, 400, /^messages\[0\]\.content/],
+      [{ messages: [{ role: 'user', content: 5 }] }, 400, /^messages\[0\]\.content: .*expected string or array/],
       [{ messages: [{ role: 'tool', content: 'x' }] }, 400, /tool_call_id/],
       [{ ...ask, temperature: 3 }, 400, /^temperature/],
       [{ ...ask, temperature: 'hot' }, 400, /^temperature/],

@@ -3,7 +3,7 @@
 import { createServer, type RequestListener, type Server } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { ArgumentError } from '../base/errors.js';
-import { ApiError, openaiError } from './errors.js';
+import { anthropicError, ApiError, openaiError } from './errors.js';
 import { checkedAddress, type Keys, type WantedAddress } from './keys.js';
 
 /** An address where this program listens. */
@@ -29,7 +29,8 @@ const SECONDS = '2';
 /** Browsers come back by themselves; clients of the API read retry-after. */
 const notYet: RequestListener = (request, response) => {
   const loading = new ApiError(503, 'the model is being loaded', { code: 'loading' });
-  const body = request.url === '/health' ? { status: 'loading' } : openaiError(loading);
+  const shape = request.headers['anthropic-version'] === undefined ? openaiError : anthropicError;
+  const body = request.url === '/health' ? { status: 'loading' } : shape(loading);
   response.writeHead(503, {
     'content-type': 'application/json',
     'retry-after': SECONDS,

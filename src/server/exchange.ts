@@ -114,7 +114,10 @@ function deepest(issues: readonly z.core.$ZodIssue[]): z.core.$ZodIssue {
   if (first.code !== 'invalid_union' || first.errors.length === 0) return first;
   const inner = first.errors.filter((e) => e.length > 0).map(deepest);
   const best = inner.reduce((a, b) => (b.path.length > a.path.length ? b : a));
-  if (best.path.length === 0) return first;
+  if (best.path.length === 0) {
+    const kinds = new Set(inner.flatMap((i) => (i.code === 'invalid_type' ? [i.expected] : [])));
+    return kinds.size > 0 ? { ...first, message: `Invalid input: expected ${[...kinds].join(' or ')}` } : first;
+  }
   // Alternatives told apart by a word: all of these words are what is expected there.
   const words = inner.flatMap((i) => (i.code === 'invalid_value' && `${i.path}` === `${best.path}` ? i.values : []));
   const message = words.length > 1 ? `expected one of ${words.map((w) => JSON.stringify(w)).join(', ')}` : best.message;

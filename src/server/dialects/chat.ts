@@ -8,6 +8,7 @@ import { prepareChat } from '../chat-prompt.js';
 import { openaiError, toApiError } from '../errors.js';
 import { readBody, type ServerContext } from '../exchange.js';
 import { type ChatRequest, chatRequest } from '../schemas/chat.js';
+import type { Chatter } from '../served.js';
 import type { ServerParts } from '../server-parts.js';
 import { EventStream } from '../sse.js';
 
@@ -25,6 +26,11 @@ export const usageOf = (u: Usage): object => ({
   total_tokens: u.promptTokens + u.tokens,
   prompt_tokens_details: { cached_tokens: u.cachedTokens },
 });
+/** The same with what of the answers was thought, which is counted by its text. */
+const chatUsage = (u: Usage, thoughts: readonly string[], { engine }: Chatter): object => {
+  const tokens = thoughts.reduce((n, text) => n + engine.tokenizer.encode(text, { special: false }).length, 0);
+  return { ...usageOf(u), completion_tokens_details: { reasoning_tokens: Math.min(u.tokens, tokens) } };
+};
 
 /** Both names of the reasoning: some clients read one, some the other. */
 const delta = (part: AnswerPart): object => {
@@ -98,7 +104,7 @@ export async function chatCompletions(c: ServerContext, parts: ServerParts): Pro
   const n = body.n ?? 1;
   const steps = answers.steps(parser);
   if (body.stream) {
-    await streamChat(c, parts, body, answers, steps, head, n);
+    await streamChat(c, parts, body, chatter, answers, steps, head);
     return RESPONSE_ALREADY_SENT;
   }
   const whole = await wholeAnswers(answers, steps, n);
@@ -111,7 +117,11 @@ export async function chatCompletions(c: ServerContext, parts: ServerParts): Pro
       logprobs: body.logprobs ? logprobsOf(answer.logprobs) : null,
       finish_reason: answer.finish ?? 'stop',
     })),
-    usage: usageOf(await answers.usage),
+    usage: chatUsage(
+      await answers.usage,
+      whole.map((answer) => answer.reasoning),
+      chatter,
+    ),
   });
 }
 
@@ -119,11 +129,12 @@ async function streamChat(
   c: ServerContext,
   parts: ServerParts,
   body: ChatRequest,
+  chatter: Chatter,
   answers: Answers,
   steps: AsyncIterable<AnswerStep>,
   head: object,
-  n: number,
 ): Promise<void> {
+  const n = body.n ?? 1;
   const stream = new EventStream(c.env.outgoing, parts.streaming(c));
   const usage = body.stream_options?.include_usage ? { usage: null } : {};
   const base = JSON.stringify({ ...head, object: 'chat.completion.chunk', ...usage }).slice(0, -1);
@@ -137,16 +148,22 @@ async function streamChat(
   try {
     for (let i = 0; i < n; i++) chunk(i, { role: 'assistant', content: '' }, null);
     const waiting: TokenLogprob[][] = Array.from({ length: n }, () => []);
+    const thoughts: string[] = Array.from({ length: n }, () => '');
     for await (const step of steps) {
       waiting[step.choice].push(...(step.logprobs ?? []));
       const due = (): object | null =>
         body.logprobs && waiting[step.choice].length > 0 ? logprobsOf(waiting[step.choice].splice(0)) : null;
-      for (const part of step.parts) chunk(step.choice, delta(part), null, due());
+      for (const part of step.parts) {
+        if ('reasoning' in part) thoughts[step.choice] += part.reasoning;
+        chunk(step.choice, delta(part), null, due());
+      }
       if (step.finish) chunk(step.choice, { content: '' }, step.finish, due());
       await stream.ready();
     }
-    if ('usage' in usage)
-      stream.data({ ...head, object: 'chat.completion.chunk', choices: [], usage: usageOf(await answers.usage) });
+    if ('usage' in usage) {
+      const used = chatUsage(await answers.usage, thoughts, chatter);
+      stream.data({ ...head, object: 'chat.completion.chunk', choices: [], usage: used });
+    }
     stream.send('data: [DONE]\n\n');
   } catch (error) {
     parts.failed(c, error);
