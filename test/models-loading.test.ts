@@ -137,8 +137,9 @@ const CONFIG_WORDS: readonly (readonly [family: string, change: object, refused?
   // What stands within the rope's parameters counts.
   ['phi', { rope_parameters: { ...PLAIN_LINEAR, partial_rotary_factor: 0.5 }, partial_rotary_factor: 1 }],
   ['olmo3', { rope_parameters: { ...PLAIN_LINEAR, factor: 9, ...BOTH_KINDS } }],
-  // GPT-NeoX has words of its own; GPT-J none.
+  // GPT-NeoX and its Japanese kin have words of their own; GPT-J none.
   ['gpt_neox', { rope_theta: 300, partial_rotary_factor: 1 }],
+  ['gpt_neox_japanese', { rope_theta: 300, partial_rotary_factor: 0.5 }],
   ['gptj', { rope_theta: 300 }, /rope_theta is 300; nothing here honours/],
   // All of Mistral's layers have its window, or none has.
   ['mistral', { layer_types: ['full_attention', 'sliding_attention', 'full_attention'] }],

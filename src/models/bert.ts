@@ -25,6 +25,7 @@ import {
   keysMask,
   multiHead,
   type MultiHeadNames,
+  rowTable,
 } from './parts.js';
 import type { RopeTable } from './rope.js';
 import type { ModelSource } from './source.js';
@@ -205,8 +206,8 @@ export class Bert extends TextEncoder {
     const tables = new Map([...new Set(c.places?.names)].map((n) => [n, e.get([c.places?.rows ?? 0, narrow], n)]));
     this.places = (c.places?.names ?? []).map((n) => tables.get(n) as Tensor);
     this.#rope = c.rope?.(vb, this.words.weight);
-    this.types = c.types > 0 ? embedding(c.types, narrow, e.pp('token_type_embeddings')) : undefined;
-    this.tasks = c.tasks ? embedding(c.tasks, narrow, e.pp('task_type_embeddings')) : undefined;
+    this.types = c.types > 0 ? rowTable(c.types, narrow, e.pp('token_type_embeddings')) : undefined;
+    this.tasks = c.tasks ? rowTable(c.tasks, narrow, e.pp('task_type_embeddings')) : undefined;
     if (!names.plainSum) this.norm = layerNorm(narrow, e.pp(names.sumNorm ?? 'LayerNorm'), { eps: c.eps });
     if (names.lastNorm !== undefined) this.lastNorm = layerNorm(c.width, vb.pp(names.lastNorm), { eps: c.eps });
     if (c.embedWidth !== undefined) this.embedIn = linear(narrow, c.width, vb.pp(names.embedIn as string));

@@ -21,6 +21,7 @@ import {
   MultiHead,
   multiHead,
   PreNormBlock,
+  rowTable,
 } from './parts.js';
 import { type WriteOptions, writeRows } from './picture-language.js';
 import type { ModelSource } from './source.js';
@@ -101,7 +102,7 @@ class BlipText extends Module {
     super();
     const e = vb.pp('embeddings');
     this.words = embedding(sizes.vocabulary, c.width, e.pp('word_embeddings'));
-    this.positions = embedding(sizes.positions, c.width, e.pp('position_embeddings'));
+    this.positions = rowTable(sizes.positions, c.width, e.pp('position_embeddings'));
     this.norm = layerNorm(c.width, e.pp('LayerNorm'), { eps: c.eps });
     this.layers = Array.from({ length: c.layers }, (_, i) => new BlipLayer(vb.pp('encoder.layer', i), c, sizes.seen));
   }

@@ -8,7 +8,7 @@ import type { Tensor } from '../tensor/tensor.js';
 import { Config } from './config.js';
 import type { ModelRow } from './model-row.js';
 import { nearestPlaces } from './places.js';
-import { chunks, type FeedForward, feedForward, keysMask, MultiHead, type PreNormBlock } from './parts.js';
+import { chunks, type FeedForward, feedForward, keysMask, MultiHead, type PreNormBlock, rowTable } from './parts.js';
 import { blocksOf, Patches, sideLengths, type TowerConfig, type TowerNames } from './vit.js';
 import type { ModelSource } from './source.js';
 
@@ -41,7 +41,7 @@ class TextTower extends Module {
     super();
     this.#config = c;
     this.words = embedding(c.vocabSize, c.width, vb.pp('embeddings.token_embedding'));
-    this.positions = embedding(c.positions, c.width, vb.pp('embeddings.position_embedding'));
+    this.positions = rowTable(c.positions, c.width, vb.pp('embeddings.position_embedding'));
     this.blocks = blocksOf(vb.pp('encoder.layers'), c, NAMES);
     this.norm = layerNorm(c.width, vb.pp('final_layer_norm'), { eps: c.eps });
   }
@@ -110,7 +110,7 @@ export class VisionTower extends Module {
     const count = this.grid[0] * this.grid[1];
     this.patches = new Patches(e.pp('patch_embedding'), c.channels, c.width, c.image, c.patch, siglip);
     this.classToken = siglip ? undefined : e.get([c.width], 'class_embedding');
-    this.positions = embedding(count + (siglip ? 0 : 1), c.width, e.pp('position_embedding'));
+    this.positions = rowTable(count + (siglip ? 0 : 1), c.width, e.pp('position_embedding'));
     this.preNorm = siglip ? undefined : layerNorm(c.width, vb.pp('pre_layrnorm'), { eps: c.eps });
     this.blocks = blocksOf(vb.pp('encoder.layers'), c, NAMES);
     this.postNorm = layerNorm(c.width, vb.pp('post_layernorm'), { eps: c.eps });

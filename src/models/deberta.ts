@@ -18,7 +18,7 @@ import {
   TextEncoder,
 } from './encoder.js';
 import type { ModelRow } from './model-row.js';
-import { type FeedForward, feedForward } from './parts.js';
+import { type FeedForward, feedForward, rowTable } from './parts.js';
 import type { ModelSource } from './source.js';
 import { tokenHead } from './token-head.js';
 
@@ -300,10 +300,10 @@ function deberta(c: Config, source: ModelSource): Deberta {
       places: c.flag('position_biased_input', true)
         ? embedding(positions, narrow, e.pp('position_embeddings'))
         : undefined,
-      types: types > 0 ? embedding(types, narrow, e.pp('token_type_embeddings')) : undefined,
+      types: types > 0 ? rowTable(types, narrow, e.pp('token_type_embeddings')) : undefined,
       embedIn: narrow === width ? undefined : linear(narrow, width, e.pp('embed_proj'), { bias: false }),
       norm: layerNorm(width, e.pp('LayerNorm'), { eps }),
-      distances: relative ? embedding(2 * span, width, vb.pp('encoder.rel_embeddings')) : undefined,
+      distances: relative ? rowTable(2 * span, width, vb.pp('encoder.rel_embeddings')) : undefined,
       distanceNorm: normed.some((x) => x.trim() === 'layer_norm')
         ? layerNorm(width, vb.pp('encoder.LayerNorm'), { eps })
         : undefined,

@@ -1,5 +1,6 @@
 // Attention whose queries and outputs are products of experts that a router chooses for each token; keys and values are
 // the same for all of them.
+import { keepFloats } from '../nn/kept-floats.js';
 import { type AnyLinear, Linear } from '../nn/layers.js';
 import { Module } from '../nn/module.js';
 import type { Weight } from '../tensor/qtensor.js';
@@ -24,7 +25,10 @@ export class ExpertAttentionMixer extends Module {
     this.feature = f;
     const width = f.kvHeads * f.headDim;
     const count = f.experts?.count as number;
-    this.router = new Linear(w.tensor('qRouter', [count, hidden], undefined, 'weight', 'f32'));
+    this.router = keepFloats(
+      new Linear(w.tensor('qRouter', [count, hidden], undefined, 'weight', 'f32')),
+      'experts are chosen in f32',
+    );
     this.queries = w.matrix('q', [count, width, hidden]);
     this.outputs = w.matrix('o', [count, hidden, width]);
     this.kv = w.linear(

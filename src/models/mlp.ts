@@ -2,6 +2,7 @@
 // token.
 import { activation } from '../nn/activation.js';
 import type { Init } from '../nn/init.js';
+import { keepFloats } from '../nn/kept-floats.js';
 import { type AnyLinear, Linear } from '../nn/layers.js';
 import { Layer } from '../nn/module.js';
 import type { Weight } from '../tensor/qtensor.js';
@@ -156,9 +157,9 @@ export class Mixture extends Layer {
       this.input = w.linear([{ role: 'expertsIn', outputs: width }], hidden);
       this.output = w.linear([{ role: 'expertsOut', outputs: hidden }], width);
     }
-    this.router = new Linear(
-      w.tensor('router', [all, hidden], undefined, 'weight', 'f32'),
-      w.bias('router', [all], 'f32'),
+    this.router = keepFloats(
+      new Linear(w.tensor('router', [all, hidden], undefined, 'weight', 'f32'), w.bias('router', [all], 'f32')),
+      'experts are chosen in f32',
     );
     if (f.routerNorm) this.routerNorm = norm(w, 'routerNorm', { kind: 'rms', eps: f.routerNorm.eps }, hidden);
     if (f.summed) this.sumBias = w.tensor('expertsSum', [hidden]);

@@ -7,7 +7,7 @@ import { inside, oldNorms } from './bert.js';
 import type { Config } from './config.js';
 import { ClassifierHead, classifies, type EncoderInput, type EncoderOutput, TextEncoder } from './encoder.js';
 import type { ModelRow } from './model-row.js';
-import { type FeedForward, feedForward, keysMask, MultiHead } from './parts.js';
+import { type FeedForward, feedForward, keysMask, MultiHead, rowTable } from './parts.js';
 import type { ModelSource } from './source.js';
 import { tokenHead } from './token-head.js';
 
@@ -134,8 +134,8 @@ class MobileBert extends TextEncoder {
     const e = vb.pp('embeddings');
     const from = c.embedWidth * (c.trigrams ? 3 : 1);
     this.words = embedding(c.vocabSize, c.embedWidth, e.pp('word_embeddings'));
-    this.positions = embedding(c.positions, c.width, e.pp('position_embeddings'));
-    this.types = embedding(c.types, c.width, e.pp('token_type_embeddings'));
+    this.positions = rowTable(c.positions, c.width, e.pp('position_embeddings'));
+    this.types = rowTable(c.types, c.width, e.pp('token_type_embeddings'));
     const used = c.trigrams || c.embedWidth !== c.width;
     this.embedIn = used ? linear(from, c.width, e.pp('embedding_transformation')) : undefined;
     this.norm = normOf(c, e.pp('LayerNorm'), c.width, 1e-5);

@@ -3,7 +3,8 @@
 import type { SdpaOptions } from '../ops/attention-calls.js';
 import { activation } from '../nn/activation.js';
 import type { Cache } from '../nn/kv-cache.js';
-import { type LayerNorm, Linear, linear } from '../nn/layers.js';
+import { keepFloats } from '../nn/kept-floats.js';
+import { type Embedding, embedding, type LayerNorm, Linear, linear } from '../nn/layers.js';
 import { Layer, Module } from '../nn/module.js';
 import type { VarBuilder } from '../nn/var-builder.js';
 import { keep, scope } from '../tensor/scope.js';
@@ -21,6 +22,10 @@ export interface AttendOptions extends Pick<SdpaOptions, 'causal' | 'mask' | 'wi
   /** Turns queries and keys; rows are positions, and pairs lie half a head apart or are neighbours. */
   readonly rope?: RopeTable & { readonly neighbours?: boolean };
 }
+
+/** A table whose rows a model reads by themselves, besides those it looks up. */
+export const rowTable = (entries: number, width: number, vb: VarBuilder): Embedding =>
+  keepFloats(embedding(entries, width, vb), 'the model reads rows of it by themselves');
 
 /** Attention of many heads; each of its four products may have a bias. */
 export class MultiHead extends Module {

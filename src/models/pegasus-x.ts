@@ -1,10 +1,10 @@
 // Pegasus X reads long texts in blocks: tokens see their own block and some learnt tokens, which see all of the text.
-import { type Embedding, embedding, type LayerNorm, layerNorm } from '../nn/layers.js';
+import { type Embedding, type LayerNorm, layerNorm } from '../nn/layers.js';
 import { Module } from '../nn/module.js';
 import type { VarBuilder } from '../nn/var-builder.js';
 import { tensor } from '../tensor/create.js';
 import type { Tensor } from '../tensor/tensor.js';
-import type { FeedForward, MultiHead } from './parts.js';
+import { type FeedForward, type MultiHead, rowTable } from './parts.js';
 
 export interface BlocksConfig {
   /** Tokens of a block. */
@@ -29,7 +29,7 @@ export class Everywhere extends Module {
   constructor(vb: VarBuilder, c: BlocksConfig, width: number, layers: number) {
     super();
     this.#config = c;
-    this.tokens = embedding(c.count, width, vb.pp('embed_global'));
+    this.tokens = rowTable(c.count, width, vb.pp('embed_global'));
     this.norms = Array.from({ length: layers }, (_, i) =>
       layerNorm(width, vb.pp('layers', i, 'global_self_attn_layer_norm')),
     );

@@ -15,7 +15,7 @@ import {
   TextEncoder,
 } from './encoder.js';
 import type { ModelRow } from './model-row.js';
-import { chunks, GatedFeedForward, keysMask, MultiHead } from './parts.js';
+import { chunks, GatedFeedForward, keysMask, MultiHead, rowTable } from './parts.js';
 import { readRope, type RopeFeature, type RopeTable, ropeTable } from './rope.js';
 import type { ModelSource } from './source.js';
 import { type TokenHeadStyle, tokenHead } from './token-head.js';
@@ -104,7 +104,8 @@ class RotaryBert extends TextEncoder {
         t.cos.dispose();
         t.sin.dispose();
       }
-      const { dtype, device } = this.words.weight;
+      const { dtype, weight } = this.words;
+      const { device } = weight;
       const of = new Map([...new Set(this.#ropes)].map((r) => [r, ropeTable(r, length, length, dtype, device)]));
       this.#tables = { length, of };
     }
@@ -312,7 +313,7 @@ function nomicBert(c: Config, source: ModelSource): RotaryBert {
     config,
     {
       words: embedding(config.vocabSize, width, vb.pp('embeddings.word_embeddings')),
-      ...(types > 0 && { types: embedding(types, width, vb.pp('embeddings.token_type_embeddings')) }),
+      ...(types > 0 && { types: rowTable(types, width, vb.pp('embeddings.token_type_embeddings')) }),
       norm: layerNorm(width, vb.pp(theirs ? 'emb_ln' : 'embeddings.LayerNorm'), { eps }),
       blocks,
     },
@@ -434,7 +435,7 @@ function gte(c: Config, source: ModelSource): RotaryBert {
     config,
     {
       words: embedding(config.vocabSize, width, vb.pp('embeddings.word_embeddings')),
-      ...(types > 0 && { types: embedding(types, width, vb.pp('embeddings.token_type_embeddings')) }),
+      ...(types > 0 && { types: rowTable(types, width, vb.pp('embeddings.token_type_embeddings')) }),
       norm: layerNorm(width, vb.pp('embeddings.LayerNorm'), { eps }),
       blocks,
     },

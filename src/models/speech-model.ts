@@ -91,7 +91,8 @@ export class SpeechModel {
   }
   #window(samples: Float32Array, options: TranscribeOptions): string {
     const { model, mel } = this;
-    const { dtype, device } = model.words.weight;
+    const { dtype, weight } = model.words;
+    const { device } = weight;
     const features = keep(
       scope(() => tensor(mel.of(samples), { shape: [1, mel.bins, mel.frames], device }).cast(dtype)),
     );

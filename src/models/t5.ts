@@ -1,5 +1,6 @@
 // T5 and its kin: an encoder and a decoder with learnt biases by distance, unscaled attention and norms without a mean;
 // Switch (layers of experts) and LongT5 (an encoder that sees its surroundings, and perhaps sums of blocks).
+import type { DType } from '../base/dtype.js';
 import { KvCache } from '../nn/kv-cache.js';
 import { type Embedding, embedding, linear, Linear, type RmsNorm, rmsNorm } from '../nn/layers.js';
 import { type Layer, Module } from '../nn/module.js';
@@ -189,8 +190,8 @@ class T5Stack extends Module {
 }
 
 /** 0 for tokens, a large negative number for padding, (b, 1, 1, t). */
-const hiddenKeys = (mask: Tensor | undefined, like: Tensor): Tensor | undefined =>
-  mask?.ne(0).cast('f32').affine(1e9, -1e9).reshape([mask.shape[0], 1, 1, mask.shape[1]]).cast(like.dtype);
+const hiddenKeys = (mask: Tensor | undefined, { dtype }: { readonly dtype: DType }): Tensor | undefined =>
+  mask?.ne(0).cast('f32').affine(1e9, -1e9).reshape([mask.shape[0], 1, 1, mask.shape[1]]).cast(dtype);
 
 export class T5 extends Seq2Seq {
   readonly shared: Embedding;
@@ -219,7 +220,7 @@ export class T5 extends Seq2Seq {
     this.#scaled = sizes.scaled ? 1 / Math.sqrt(c.width) : 1;
   }
   encode(ids: Tensor, mask?: Tensor): Tensor {
-    const hidden = hiddenKeys(mask, this.shared.weight);
+    const hidden = hiddenKeys(mask, this.shared);
     return this.encoder.forward(this.shared.forward(ids), { ...(mask && { mask }), ...(hidden && { hidden }) });
   }
   begin(encoded: Tensor, mask?: Tensor): Seq2SeqState {
@@ -252,7 +253,7 @@ class T5Encoder extends TextEncoder {
   }
   forward(input: EncoderInput): EncoderOutput {
     this.checkInput(input);
-    const hidden = hiddenKeys(input.mask, this.words.weight);
+    const hidden = hiddenKeys(input.mask, this.words);
     const { mask, ids } = input;
     return {
       hidden: this.encoder.forward(this.words.forward(ids), { ...(mask && { mask }), ...(hidden && { hidden }) }),

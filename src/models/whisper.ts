@@ -16,7 +16,7 @@ import type { Tensor } from '../tensor/tensor.js';
 import { CrossBlock } from './bart.js';
 import type { Config } from './config.js';
 import type { ModelRow } from './model-row.js';
-import type { MultiHead } from './parts.js';
+import { type MultiHead, rowTable } from './parts.js';
 import { Seq2Seq, type Seq2SeqState } from './seq2seq.js';
 import type { ModelSource } from './source.js';
 
@@ -65,11 +65,11 @@ export class Whisper extends Seq2Seq {
     const [e, d] = [vb.pp('model.encoder'), vb.pp('model.decoder')];
     this.conv1 = conv1d(c.bins, c.width, 3, e.pp('conv1'), { padding: 1 });
     this.conv2 = conv1d(c.width, c.width, 3, e.pp('conv2'), { padding: 1, stride: 2 });
-    this.sourcePositions = embedding(c.sourcePositions, c.width, e.pp('embed_positions'));
+    this.sourcePositions = rowTable(c.sourcePositions, c.width, e.pp('embed_positions'));
     this.encoderBlocks = blocks(e, encoder, false);
     this.encoderNorm = layerNorm(c.width, e.pp('layer_norm'));
     this.words = embedding(c.vocabSize, c.width, d.pp('embed_tokens'));
-    this.targetPositions = embedding(c.targetPositions, c.width, d.pp('embed_positions'));
+    this.targetPositions = rowTable(c.targetPositions, c.width, d.pp('embed_positions'));
     this.decoderBlocks = blocks(d, decoder, true);
     this.decoderNorm = layerNorm(c.width, d.pp('layer_norm'));
     this.head = tied ? new Linear(this.words.weight) : linear(c.width, c.vocabSize, vb.pp('proj_out'), { bias: false });

@@ -5,6 +5,7 @@ import type { ProductOptions } from '../ops/quantized.js';
 import { noGrad } from '../tensor/autograd.js';
 import { QTensor, type Weight } from '../tensor/qtensor.js';
 import type { Tensor } from '../tensor/tensor.js';
+import { keptFloats } from './kept-floats.js';
 import { Embedding, Linear } from './layers.js';
 import type { Module } from './module.js';
 
@@ -86,11 +87,12 @@ export function quantize(module: Module, type: string, options: QuantizeOptions 
     const width = weight.shape.at(-1) as number;
     const why = options.keep?.(name)
       ? 'asked to be kept'
-      : layer instanceof Embedding && options.embeddings === false
-        ? 'an embedding'
-        : width % block
-          ? `rows of ${width} values are not whole blocks of ${typeName}, which have ${block}`
-          : undefined;
+      : (keptFloats(layer) ??
+        (layer instanceof Embedding && options.embeddings === false
+          ? 'an embedding'
+          : width % block
+            ? `rows of ${width} values are not whole blocks of ${typeName}, which have ${block}`
+            : undefined));
     if (why) {
       kept.push({ name, why });
       continue;
@@ -102,6 +104,8 @@ export function quantize(module: Module, type: string, options: QuantizeOptions 
       layer.product = hasQuick(q) ? options.product : { ...options.product, quick: false };
     changed.push(name);
   }
-  for (const t of done.keys()) t.dispose();
+  // A layer that keeps its weight may share it with one that does not.
+  const held = new Set(module.parameters());
+  for (const t of done.keys()) if (!held.has(t)) t.dispose();
   return { changed, kept };
 }

@@ -104,7 +104,8 @@ const japanese = family({
     const theta = c.optional('rotary_emb_base') ?? 10_000;
     return build('gpt_neox_japanese', c, s, {
       norm: layerNorm(c, 'layer_norm_eps'),
-      rope: ropeOf(c, s, { partial: c.optional('rotary_pct') ?? 1, theta }),
+      // As GPT-NeoX: the names that others have for these have no effect beside the rope's parameters.
+      rope: ropeOf(c, s, { partial: c.optional('rotary_pct') ?? 1, theta, within: true }),
       mlp: () => ungated(inner, activationOf(c, 'hidden_act', 'gelu')),
       // Only the last layer's attention has a bias.
       layer: (i) => (i === s.layers - 1 ? { biases: ['o'] } : {}),
