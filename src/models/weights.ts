@@ -11,6 +11,7 @@ import { type Init, normal, ONE, ZERO } from '../nn/init.js';
 import { type AnyLinear, Linear, recordStored, type StoredPart } from '../nn/layers.js';
 import { partOf } from '../nn/part-of.js';
 import type { StoredBlocks, VarBuilder } from '../nn/var-builder.js';
+import { arange } from '../tensor/create.js';
 import { keep, scope } from '../tensor/scope.js';
 import { QTensor, type Weight } from '../tensor/qtensor.js';
 import type { Tensor } from '../tensor/tensor.js';
@@ -377,14 +378,35 @@ export class Weights {
   /** One product for several stored ones that share an input. */
   linear(parts: readonly LinearPart[], inputs: number, init: Init = normal(0, 0.02)): AnyLinear {
     const layer = this.#linear(parts, inputs, init);
+    const fused = this.#fused(parts);
+    if (fused) return recordStored(layer, [fused]);
     const stored = parts.map((x): StoredPart | undefined => {
       const p = this.#place(x.role, 'weight');
       // Rows that a file keeps in another form have no name of their own.
-      if (!p || p.rows || p.transposed || p.bare || p.name.includes('{e}')) return undefined;
-      const name = this.#full(p, 'weight').replace(/\.weight$/, '');
-      return { name, rows: x.outputs, ...(x.order && { order: x.order }) };
+      if (!p || p.rows || p.bare || p.name.includes('{e}')) return undefined;
+      return { ...this.#storedAt(p), rows: x.outputs, ...(x.order && { order: x.order }) };
     });
     return stored.every((x) => x !== undefined) ? recordStored(layer, stored as StoredPart[]) : layer;
+  }
+  #storedAt(p: Place): Pick<StoredPart, 'name' | 'turned'> {
+    return { name: this.#full(p, 'weight').replace(/\.weight$/, ''), ...(p.transposed && { turned: true }) };
+  }
+  /** A product that is one stored tensor in whole, its rows in another order: queries, keys and values, gates and ups. */
+  #fused(parts: readonly LinearPart[]): StoredPart | undefined {
+    const places = parts.map((x) => this.#place(x.role, 'weight'));
+    const [p] = places;
+    if (!p || p.bare || p.matrices || this.shard || places.some((x) => !x?.rows || x.name !== p.name)) return undefined;
+    const rows = parts.reduce((n, x) => n + x.outputs, 0);
+    const shape = this.builder.record(this.#full(p, 'weight'))?.shape;
+    if (shape?.length !== 2 || shape[p.transposed ? 1 : 0] !== rows) return undefined;
+    const order = scope(() => {
+      const numbers = arange(0, rows, 1, { dtype: 'i32', device: 'cpu' }).reshape([rows, 1]);
+      return parts.flatMap(({ order: turns }, i) => {
+        const own = reorderHeads((places[i]?.rows as Rows)(numbers, this.#sizes), turns);
+        return own.flatten().toArray() as number[];
+      });
+    });
+    return new Set(order).size === rows ? { ...this.#storedAt(p), rows, order } : undefined;
   }
   #linear(parts: readonly LinearPart[], inputs: number, init: Init = normal(0, 0.02)): AnyLinear {
     const [first] = parts;

@@ -112,6 +112,8 @@ export interface StoredPart {
   readonly rows: number;
   /** Within each run of so many rows, which stored row stands where. */
   readonly order?: readonly number[];
+  /** The file keeps it as (inputs, outputs). */
+  readonly turned?: boolean;
 }
 const STORED = new WeakMap<Layer, readonly StoredPart[]>();
 /** Says where a Linear's rows are stored; adapters are found by these names. */

@@ -16,11 +16,14 @@ export interface LoraConfig {
   readonly targets: readonly string[] | undefined;
 }
 
-/** Fields that mean nothing to a loaded adapter: the tensors say which layers it has, and what they began with. */
+/**
+ * Fields that mean nothing to a loaded adapter: the tensors say which layers it has, and what they began with; which way
+ * round a file keeps the weights beside them is known of its family.
+ */
 const HARMLESS = new Set(
   `auto_mapping base_model_name_or_path inference_mode init_lora_weights peft_version revision task_type
   exclude_modules megatron_core layers_to_transform layers_pattern qalora_group_size loftq_config runtime_config
-  eva_config corda_config lora_ga_config ensure_weight_tying`.split(/\s+/),
+  eva_config corda_config lora_ga_config ensure_weight_tying fan_in_fan_out`.split(/\s+/),
 );
 const empty = (v: unknown): boolean =>
   v == null || v === false || v === 'none' || (typeof v === 'object' && Object.keys(v as object).length === 0);

@@ -142,7 +142,11 @@ function attach(model: Module, source: Source, share: number, complete: (found: 
     let start = 0;
     const adapters: Adapter[] = [];
     for (const part of parts) {
-      const made = source(part, place.layer.weight.shape[1]);
+      // Values that are the keys have the keys' adapter.
+      const same = adapters.find((x) => x.part.name === part.name);
+      if (same && (same.part.order ?? part.order))
+        throw new UnsupportedError(`lora: ${part.name} is read twice, in two orders of its rows; it takes no adapter`);
+      const made = same ?? source(part, place.layer.weight.shape[1]);
       if (made) adapters.push(new Adapter(part, start, made.scale, made.a, made.b));
       start += part.rows;
     }
@@ -189,11 +193,11 @@ export class LoraAdapters {
   }
   /** What an optimizer trains. */
   parameters(): Tensor[] {
-    return this.#all.flatMap(({ a, b }) => [a, b]);
+    return [...new Set(this.#all.flatMap(({ a, b }) => [a, b]))];
   }
   /** The names of the layers that have one. */
   get names(): string[] {
-    return this.#all.map(({ part }) => part.name);
+    return [...new Set(this.#all.map(({ part }) => part.name))];
   }
   /** Puts the adapters' share into the weights: the model is then as fast as before, recorded decoding included. */
   merge(): this {
@@ -262,7 +266,7 @@ export class LoraAdapters {
       lora_dropout: this.#dropout,
       target_modules: [...new Set(all.map((x) => x.part.name.split('.').at(-1)))].sort(),
       bias: 'none',
-      fan_in_fan_out: false,
+      fan_in_fan_out: all.some((x) => x.part.turned),
       init_lora_weights: true,
       use_rslora: false,
       use_dora: false,
