@@ -725,6 +725,11 @@ PICTURES[AutoModelForImageTextToText] |= {
         'rope_parameters': {'rope_type': 'default', 'rope_theta': 1000.0, 'mrope_section': [4, 2, 2]}},
         vision_config=dict(QWEN_TOWER, hidden_size=24, intermediate_size=36, out_hidden_size=32,
                            num_position_embeddings=9, deepstack_visual_indexes=[0, 1]))),
+    'qwen3_vl_moe': ('qwen3_vl_moe', dict(QWEN_IDS, text_config={
+        **QWEN_TEXT, 'num_experts': 4, 'num_experts_per_tok': 2, 'moe_intermediate_size': 24, 'head_dim': 16,
+        'rope_parameters': {'rope_type': 'default', 'rope_theta': 1000.0, 'mrope_section': [4, 2, 2]}},
+        vision_config=dict(QWEN_TOWER, hidden_size=24, intermediate_size=36, out_hidden_size=32,
+                           num_position_embeddings=9, deepstack_visual_indexes=[1]))),
 }
 TILES = dict(image_grid_pinpoints=[[8, 16], [16, 8], [16, 16], [24, 8]], image_token_index=70)
 SMALL_TILE = dict(image_size=8)
@@ -840,6 +845,117 @@ def written(model, given):
         logits = model(**given, use_cache=False).logits
         greedy = model.generate(**given, max_new_tokens=8, do_sample=False)[:, given['input_ids'].shape[1]:]
     return {'logits': logits, 'greedy': greedy}
+
+
+# Chats about pictures: a folder's processor, tokenizer and template, and what transformers makes of a question.
+TEMPLATE = ("{{ bos_token }}{% for m in messages %}{{ m['role'] }} :{% for p in m['content'] %}{% if p['type'] == 'image'"
+            " %}HERE{% else %} {{ p['text'] }}{% endif %}{% endfor %}\n{% endfor %}{% if add_generation_prompt %}"
+            "assistant :{% endif %}")
+# Names of tokens that mean something to processors, by number; every other token is a word.
+NAMED = {0: '<pad>', 1: '<s>', 2: '</s>', 3: '<unk>', 4: 'user', 5: 'assistant', 6: ':', 7: '\n', 70: '<image>',
+         71: '<fake_token_around_image>', 72: '<global-img>', 73: '<row_1_col_1>', 74: '<row_1_col_2>',
+         75: '<row_2_col_1>', 76: '<row_2_col_2>'}
+QWEN_NAMES = {70: '<|image_pad|>', 71: '<|video_pad|>', 72: '<|vision_start|>', 73: '<|vision_end|>'}
+QWEN_PIXELS = dict(patch_size=2, temporal_patch_size=2, merge_size=2, min_pixels=40, max_pixels=400)
+SHUFFLED = dict(size=dict(longest_edge=30), max_image_size=dict(longest_edge=16))
+NEXT = dict(size=dict(shortest_edge=8), crop_size=dict(height=8, width=8),
+            image_grid_pinpoints=TILES['image_grid_pinpoints'])
+CHATS = {  # the image processor and its fields, the processor and its, names of tokens, what a template writes
+    'qwen2_vl': ('Qwen2VL', QWEN_PIXELS, 'Qwen2VL', {}, QWEN_NAMES, '<|vision_start|><|image_pad|><|vision_end|>'),
+    'qwen2_5_vl': ('Qwen2VL', dict(QWEN_PIXELS, size=dict(shortest_edge=100, longest_edge=200), min_pixels=None,
+                                   max_pixels=None), 'Qwen2_5_VL', {}, QWEN_NAMES,
+                   '<|vision_start|><|image_pad|><|vision_end|>'),
+    'idefics3': ('Idefics3', dict(size=dict(longest_edge=40), max_image_size=dict(longest_edge=24)), 'Idefics3',
+                 dict(image_seq_len=4), {}, '<image>'),
+    'smolvlm': ('SmolVLM', SHUFFLED, 'Idefics3', dict(image_seq_len=4), {}, '<image>'),
+    'llava': ('CLIP', dict(size=dict(shortest_edge=16), crop_size=dict(height=16, width=16)), 'Llava',
+              dict(patch_size=4, num_additional_image_tokens=1, vision_feature_select_strategy='default'), {}, '<image>'),
+    'llava_next': ('LlavaNext', NEXT, 'LlavaNext',
+                   dict(patch_size=4, num_additional_image_tokens=1, vision_feature_select_strategy='default'), {},
+                   '<image>'),
+    'llava_onevision': ('LlavaOnevision', dict(size=dict(height=8, width=8), image_mean=[0.5, 0.4, 0.3],
+                                               image_grid_pinpoints=TILES['image_grid_pinpoints']), 'LlavaOnevision',
+                        dict(num_image_tokens=4, vision_feature_select_strategy='full',
+                             vision_aspect_ratio='anyres_max_2'), {77: '<video>'}, '<image>'),
+    'gemma3': ('Gemma3', dict(size=dict(height=16, width=16), image_seq_length=4), 'Gemma3', dict(image_seq_length=4),
+               {70: '<image_soft_token>', 71: '<start_of_image>', 72: '<end_of_image>'}, '<start_of_image>'),
+    'paligemma': ('Siglip', dict(size=dict(height=16, width=16), image_seq_length=16), 'PaliGemma', {}, {}, None),
+}
+
+
+def painted(width, height, seed):
+    """Smooth colours with edges in them, as a PNG file."""
+    from PIL import Image
+    y, x = np.mgrid[0:height, 0:width]
+    waves = [np.sin(x / (3 + c) + seed) * 90 + np.cos(y / (2 + c)) * 30 + ((x // 5 + y // 4) % 2) * 8 for c in range(3)]
+    return Image.fromarray(np.clip(np.stack(waves, 2) + 120, 0, 255).astype(np.uint8))
+
+
+def chat_answers(name, known):
+    import base64, io, transformers
+    from tokenizers import Tokenizer, models, pre_tokenizers
+    kind, fields, processor, more, names, here = CHATS[name]
+    names = {**NAMED, **names}
+    words = [names.get(i, f'w{i}') for i in range(80)]
+    own = Tokenizer(models.WordLevel({w: i for i, w in enumerate(words)}, unk_token='<unk>'))
+    own.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.Split('\n', 'isolated'), pre_tokenizers.Split(' ', 'removed')])
+    special = [w for w in words if w[0] == '<']
+    own.add_special_tokens(special)
+    roles = {'image_token': names[70], 'boi_token': names[71], 'eoi_token': names[72]} if name == 'gemma3' else {}
+    tokenizer = transformers.PreTrainedTokenizerFast(
+        tokenizer_object=own, bos_token='<s>', eos_token='</s>', unk_token='<unk>', pad_token='<pad>',
+        extra_special_tokens=roles or {})
+    given = {k: v for k, v in fields.items() if v is not None}
+    pictures = getattr(transformers, f'{kind}ImageProcessorPil')(**given)
+    template = here and TEMPLATE.replace('HERE', here)
+    videos = {'video_processor': None} if processor in ('Qwen2VL', 'Qwen2_5_VL', 'LlavaOnevision') else {}
+    cls = getattr(transformers, f'{processor}Processor')
+    cls.check_argument_for_proper_class = lambda *a, **k: None
+    made_of = cls(image_processor=pictures, tokenizer=tokenizer, chat_template=template, **videos, **more)
+    model = AutoModelForImageTextToText.from_pretrained(known, dtype=torch.float32, attn_implementation='eager').eval()
+    model.generation_config.eos_token_id = None
+    asked = {'one': [painted(31, 17, 1)], 'two': [painted(18, 29, 2), painted(45, 13, 3)]}
+    asks = {}
+    for key, images in list(asked.items())[:1 if name == 'paligemma' else 2]:
+        if template:
+            content = [{'type': 'image'} for _ in images] + [{'type': 'text', 'text': 'w20 w31 w42'}]
+            text = made_of.apply_chat_template([{'role': 'user', 'content': content}], add_generation_prompt=True)
+        else:
+            text = 'w20 w31 w42'
+        batch = [images] if processor in ('LlavaOnevision', 'Idefics3', 'Gemma3') else images
+        inputs = made_of(text=[text], images=batch, return_tensors='pt')
+        with torch.no_grad():
+            answer = model.generate(**inputs, max_new_tokens=6, do_sample=False)[0, inputs['input_ids'].shape[1]:]
+        def file(image):
+            out = io.BytesIO()
+            image.save(out, 'PNG')
+            return base64.b64encode(out.getvalue()).decode()
+        pixels = inputs['pixel_values'].reshape(-1)
+        asks[key] = {'images': [file(i) for i in images], 'ids': inputs['input_ids'][0].tolist(),
+                     'pixels': [round(float(v), 6) for v in pixels[pixels != 0][::37]], 'answer': answer.tolist(),
+                     'text': tokenizer.decode(answer, skip_special_tokens=True)}
+    with tempfile.TemporaryDirectory() as at:
+        tokenizer.save_pretrained(at)
+        pictures.save_pretrained(at)
+        read = lambda n: json.load(open(os.path.join(at, n)))
+        stored = {'preprocessor_config.json': read('preprocessor_config.json'), 'tokenizer.json': read('tokenizer.json'),
+                  'tokenizer_config.json': read('tokenizer_config.json')}
+    return {'files': stored, 'template': template, 'asks': asks}
+
+
+def chats():
+    at = os.path.join(GOLDEN, 'pictures.json.br')
+    known = json.loads(node('brotliDecompressSync', open(at, 'rb').read()))['models']
+    found = {}
+    for name in CHATS:
+        with tempfile.TemporaryDirectory() as folder:
+            json.dump(known[name]['config'], open(os.path.join(folder, 'config.json'), 'w'))
+            save_file({k: made(s) for k, s in known[name]['tensors'].items()}, os.path.join(folder, 'model.safetensors'),
+                      metadata={'format': 'pt'})
+            found[name] = chat_answers(name, folder)
+        print(name)
+    text = json.dumps(found, separators=(',', ':')).encode()
+    open(os.path.join(GOLDEN, 'chats.json.br'), 'wb').write(node('brotliCompressSync', text))
 
 
 def node(call, data):
@@ -1004,6 +1120,8 @@ def main():
             names = [n for n in table if not sys.argv[1:] or stem in asked or f'{stem}:{n}' in asked]
             if names:
                 run(stem, table, {}, names, make, answer)
+    if 'chats' in asked:
+        chats()
     if pairs:
         run('seq2seq', SEQ2SEQ, {}, pairs, AutoModelForSeq2SeqLM, seq2seq_answers)
 

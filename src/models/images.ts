@@ -4,14 +4,14 @@ import { MOST_PIXELS, type Picture } from '../media/pictures.js';
 import { centerCrop, resize } from '../media/resize.js';
 import type { Config } from './config.js';
 
-interface Size {
+export interface Size {
   readonly height?: number;
   readonly width?: number;
   readonly shortest_edge?: number;
   readonly longest_edge?: number;
 }
 const EDGES = ['height', 'width', 'shortest_edge', 'longest_edge'] as const satisfies (keyof Size)[];
-function sizeOf(c: Config, name: string, fallback: Size): Size {
+export function sizeOf(c: Config, name: string, fallback: Size): Size {
   if (!c.has(name)) return fallback;
   const one = typeof c.get(name) === 'number' ? c : (c.inner(name) as Config);
   const names = one === c ? [name] : EDGES.filter((edge) => one.has(edge));
@@ -21,8 +21,52 @@ function sizeOf(c: Config, name: string, fallback: Size): Size {
   return Object.fromEntries((one === c ? EDGES.slice(0, 3) : names).map((edge, i) => [edge, sizes[i] ?? sizes[0]]));
 }
 
+const CLIP_COLOURS = {
+  mean: [0.48145466, 0.4578275, 0.40821073],
+  std: [0.26862954, 0.26130258, 0.27577711],
+};
+const HALVES = { mean: [0.5, 0.5, 0.5], std: [0.5, 0.5, 0.5] };
+/** How bytes of colours become the numbers that a model was trained on. */
+export class Colours {
+  readonly #factor: number;
+  readonly mean: readonly number[];
+  readonly #std: readonly number[];
+  /** `clip`: CLIP's colours where files do not say; else halves. */
+  constructor(c: Config, clip: boolean) {
+    const rescaled = c.flag('do_rescale', true);
+    const factor = c.number('rescale_factor', 1 / 255);
+    this.#factor = rescaled ? factor : 1;
+    const normalized = c.flag('do_normalize', true);
+    const list = (name: string, fallback: readonly number[]): readonly number[] =>
+      c.has(name) ? c.numbers(name, 3) : fallback;
+    const unsaid = clip ? CLIP_COLOURS : HALVES;
+    const [mean, std] = [list('image_mean', unsaid.mean), list('image_std', unsaid.std)];
+    this.mean = normalized ? mean : [0, 0, 0];
+    this.#std = normalized ? std : [1, 1, 1];
+  }
+  /** Numbers (3, height, width). */
+  of({ width, height, rgb }: Picture): Float32Array {
+    const data = new Float32Array(3 * width * height);
+    for (let c = 0; c < 3; c++)
+      for (let i = 0; i < width * height; i++)
+        data[c * width * height + i] = (rgb[3 * i + c] * this.#factor - this.mean[c]) / this.#std[c];
+    return data;
+  }
+}
+/** The name that files give an image processor, without what its classes have in common. */
+export const processorName = (c: Config): string =>
+  c
+    .text('image_processor_type', c.text('feature_extractor_type', 'ViTImageProcessor'))
+    .replace(/(ImageProcessor|FeatureExtractor)(Fast|Pil)?$/, '')
+    .replace(/^ConvNeXT$/i, 'ConvNext');
+/** Fields of processors without effect on their numbers. */
+export function ignoreBookkeeping(c: Config): void {
+  c.ignore('processor_class', 'do_convert_rgb', 'data_format', 'input_data_format', 'device', 'disable_grouping');
+  c.ignore('return_tensors', 'default_to_square', 'image_processor_type', 'feature_extractor_type');
+}
+
 /** Processors by the names that files give them. */
-const PROCESSORS = ['CLIP', 'Bit', 'ViT', 'Siglip', 'Deit', 'DeiT', 'Beit', 'ConvNext'];
+const PROCESSORS = ['CLIP', 'Bit', 'ViT', 'Siglip', 'Deit', 'DeiT', 'Beit', 'ConvNext', 'Gemma3'];
 /** By a folder's preprocessor_config.json. */
 export class PictureProcessor {
   readonly #size: Size | undefined;
@@ -31,29 +75,19 @@ export class PictureProcessor {
   readonly #share: number | undefined;
   readonly #resample: number;
   readonly #crop: Size | undefined;
-  readonly #factor: number;
-  readonly #mean: readonly number[];
-  readonly #std: readonly number[];
+  readonly #colours: Colours;
 
   constructor(c: Config) {
-    const kind = c
-      .text('image_processor_type', c.text('feature_extractor_type', 'ViTImageProcessor'))
-      .replace(/(ImageProcessor|FeatureExtractor)(Fast|Pil)?$/, '')
-      .replace(/^ConvNeXT$/i, 'ConvNext');
+    const kind = processorName(c);
     if (!PROCESSORS.includes(kind))
       throw new UnsupportedError(`${c.where}: the image processor ${kind} is not known; ${PROCESSORS.join(', ')} are`);
-    c.ignore(
-      'processor_class',
-      'do_convert_rgb',
-      'data_format',
-      'input_data_format',
-      'device',
-      'disable_grouping',
-      'return_tensors',
-      'default_to_square',
-    );
+    ignoreBookkeeping(c);
     for (const padding of ['do_pad', 'pad_size']) c.only(padding, false, null);
     if (kind === 'Beit') c.ignore('do_reduce_labels', 'reduce_labels');
+    // Gemma 3 may cut long pictures up, where it is asked to; PaliGemma's folders say how many tokens follow.
+    c.only('do_pan_and_scan', false);
+    c.ignore('pan_and_scan_min_crop_size', 'pan_and_scan_max_num_crops', 'pan_and_scan_min_ratio_to_activate');
+    c.ignore('image_seq_length');
     const clip = kind === 'CLIP' || kind === 'Bit';
     const share = kind === 'ConvNext' ? c.number('crop_pct', 224 / 256) : undefined;
     this.#square = !clip && share === undefined;
@@ -62,19 +96,10 @@ export class PictureProcessor {
       ? sizeOf(c, 'size', share === undefined ? usual : { shortest_edge: 384 })
       : undefined;
     this.#share = share;
-    this.#resample = c.count('resample', kind === 'ViT' ? 2 : 3);
+    this.#resample = c.count('resample', kind === 'ViT' || kind === 'Gemma3' ? 2 : 3);
     const crop = sizeOf(c, 'crop_size', { height: 224, width: 224 });
     this.#crop = c.flag('do_center_crop', clip) ? crop : undefined;
-    const rescaled = c.flag('do_rescale', true);
-    const factor = c.number('rescale_factor', 1 / 255);
-    this.#factor = rescaled ? factor : 1;
-    const normalized = c.flag('do_normalize', true);
-    const list = (name: string, fallback: readonly number[]): readonly number[] =>
-      c.has(name) ? c.numbers(name, 3) : fallback;
-    const mean = list('image_mean', clip ? [0.48145466, 0.4578275, 0.40821073] : [0.5, 0.5, 0.5]);
-    const std = list('image_std', clip ? [0.26862954, 0.26130258, 0.27577711] : [0.5, 0.5, 0.5]);
-    this.#mean = normalized ? mean : [0, 0, 0];
-    this.#std = normalized ? std : [1, 1, 1];
+    this.#colours = new Colours(c, clip);
   }
   #resized(p: Picture): Picture {
     const s = this.#size;
@@ -101,13 +126,9 @@ export class PictureProcessor {
   of(picture: Picture): { readonly data: Float32Array; readonly height: number; readonly width: number } {
     const resized = this.#resized(picture);
     const crop = this.#crop;
-    const { width, height, rgb } = crop
+    const sized = crop
       ? centerCrop(resized, crop.width ?? (crop.shortest_edge as number), crop.height ?? (crop.shortest_edge as number))
       : resized;
-    const data = new Float32Array(3 * width * height);
-    for (let c = 0; c < 3; c++)
-      for (let i = 0; i < width * height; i++)
-        data[c * width * height + i] = (rgb[3 * i + c] * this.#factor - this.#mean[c]) / this.#std[c];
-    return { data, width, height };
+    return { data: this.#colours.of(sized), width: sized.width, height: sized.height };
   }
 }

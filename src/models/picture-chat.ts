@@ -1,0 +1,187 @@
+// A chat about pictures: a model that reads them, with its tokenizer, its chat template and what its folder says about
+// pictures.
+import { existsSync } from 'node:fs';
+import { join } from 'node:path';
+import { ArgumentError, UnsupportedError } from '../base/errors.js';
+import { type HubOptions, modelPath } from '../hub/index.js';
+import { readJsonFile } from '../io/json-file.js';
+import { type Picture, readPicture } from '../media/pictures.js';
+import type { BuilderOptions } from '../nn/var-builder.js';
+import { tensor } from '../tensor/create.js';
+import { scope } from '../tensor/scope.js';
+import { Tensor } from '../tensor/tensor.js';
+import { type ChatMessage, type ChatOptions, loadTokenizer, type Tokenizer } from '../tokenizers/index.js';
+import { Config, isObject, type Json } from './config.js';
+import { loadModel } from './load.js';
+import { PictureLanguage } from './picture-language.js';
+import { pictureTiles, type Prepared } from './picture-tiles.js';
+
+/** A PNG or JPEG file's path or bytes, or bytes of colours as a tensor u8 (3, height, width). */
+export type PictureInput = string | Uint8Array | Tensor;
+
+/** How a chat about pictures is answered. */
+export interface PictureChatOptions extends ChatOptions {
+  /** The pictures that a question in one string is about, in front of it. */
+  readonly images?: readonly PictureInput[];
+  /** The longest answer; default 256 tokens. */
+  readonly maxTokens?: number;
+}
+
+/** What stands in a prompt for a picture, and what it becomes there. */
+interface Wording {
+  /** The token that a template writes for a picture; default: the model's own for a place of one. */
+  readonly placeholder?: string;
+  /** A picture's tokens, one `token` a place of it; `count`: of the picture, or of each of its tiles. */
+  readonly written?: (token: string, count: number, picture: Prepared) => string;
+  /** A question without a chat template. */
+  readonly plain?: (pictures: string, question: string, begin: string) => string;
+}
+const AROUND = '<fake_token_around_image>';
+/** Each tile has its place in front, and the whole picture comes last. */
+function tilesWritten(token: string, count: number, { grid: [rows, columns] }: Prepared): string {
+  const tile = (tag: string): string => `${AROUND}${tag}${token.repeat(count)}`;
+  const row = (y: number): string =>
+    `${Array.from({ length: columns }, (_, x) => tile(`<row_${y + 1}_col_${x + 1}>`)).join('')}\n`;
+  const all = Array.from({ length: rows }, (_, y) => row(y)).join('');
+  return `${all}${rows > 0 ? '\n' : ''}${tile('<global-img>')}${AROUND}`;
+}
+const [BEGIN, END] = ['<start_of_image>', '<end_of_image>'];
+const WORDINGS: Readonly<Record<string, Wording>> = {
+  gemma3: { placeholder: BEGIN, written: (token, count) => `\n\n${BEGIN}${token.repeat(count)}${END}\n\n` },
+  paligemma: { plain: (pictures, question, begin) => `${pictures}${begin}${question}\n` },
+  idefics3: { written: tilesWritten },
+  smolvlm: { written: tilesWritten },
+};
+
+/** preprocessor_config.json, or the part of processor_config.json that newer folders keep instead. */
+function pictureConfig(dir: string): Config {
+  const [own, joint] = ['preprocessor_config.json', 'processor_config.json'].map((name) => join(dir, name));
+  if (existsSync(own)) return new Config(readJsonFile(own), own);
+  const inside = existsSync(joint) ? (readJsonFile(joint) as Json).image_processor : undefined;
+  if (!isObject(inside))
+    throw new UnsupportedError(`${dir}: neither preprocessor_config.json nor processor_config.json tells of pictures`);
+  return new Config(inside, `${joint}: image_processor`);
+}
+
+/** A picture's bytes as a file would have them. */
+function pictureOf(image: PictureInput): Picture {
+  if (!(image instanceof Tensor)) return readPicture(image);
+  const [channels, height, width] = image.shape;
+  if (image.rank !== 3 || channels !== 3 || image.dtype !== 'u8' || height * width === 0)
+    throw new ArgumentError(
+      `image: a tensor ${image.dtype} [${image.shape.join(', ')}]; a picture is u8 (3, height, width)`,
+    );
+  const { rgb } = scope(() => ({ rgb: image.permute([1, 2, 0]).contiguous().dataSync() as Uint8Array }));
+  return { width, height, rgb };
+}
+
+interface Part {
+  readonly type?: string;
+  readonly image?: PictureInput;
+}
+const partsOf = ({ content }: ChatMessage): readonly Part[] => (Array.isArray(content) ? (content as Part[]) : []);
+
+/** Questions about pictures, answered in text (Qwen-VL, SmolVLM, LLaVA, Gemma 3, PaliGemma and others). */
+export class PictureChat {
+  /** The network itself. */
+  readonly model: PictureLanguage;
+  /** How texts become tokens, with the chat template. */
+  readonly tokenizer: Tokenizer;
+  readonly #prepare: ReturnType<typeof pictureTiles>;
+  readonly #wording: Wording;
+  constructor(model: PictureLanguage, tokenizer: Tokenizer, prepare: ReturnType<typeof pictureTiles>, type: string) {
+    this.model = model;
+    this.tokenizer = tokenizer;
+    this.#prepare = prepare;
+    this.#wording = WORDINGS[type] ?? {};
+  }
+  /** A folder, or owner/name on the Hugging Face hub. */
+  static async load(name: string, options: BuilderOptions & HubOptions = {}): Promise<PictureChat> {
+    const dir = await modelPath(name, options);
+    const config = pictureConfig(dir);
+    const prepare = pictureTiles(config);
+    config.refuseUnread();
+    const { model, type } = loadModel(dir, { ...options, kind: 'image-text-to-text' });
+    if (!(model instanceof PictureLanguage)) {
+      model.dispose();
+      throw new UnsupportedError(`${dir}: models of type ${type} read a picture and no chat; load them by loadModel`);
+    }
+    return new PictureChat(model, loadTokenizer(dir), prepare, type);
+  }
+
+  /** A prompt's text, with one placeholder a picture. */
+  #rendered(messages: readonly ChatMessage[], options: PictureChatOptions): string {
+    const { plain } = this.#wording;
+    const templates = this.tokenizer.chatTemplates;
+    // Templates tell pictures by the type of a part.
+    const told = messages.map((m) =>
+      Array.isArray(m.content) ? { ...m, content: partsOf(m).map(({ image: _, ...part }) => part) } : m,
+    );
+    if (templates) return templates.render(told, options);
+    const [only] = messages;
+    if (!plain || messages.length !== 1)
+      throw new UnsupportedError(
+        plain
+          ? 'chat: this model answers one question, and has no template for a chat'
+          : 'chat: the folder has no chat template; add chat_template.jinja',
+      );
+    const texts = partsOf(only).map((p) => (p as { text?: string }).text ?? '');
+    const pictures = partsOf(only).filter((p) => p.type === 'image');
+    const question = typeof only.content === 'string' ? only.content : texts.join('');
+    return plain(this.#placeholder.repeat(pictures.length), question, this.tokenizer.role('bos') ?? '');
+  }
+  get #imageToken(): string {
+    const { imageToken } = this.model;
+    const token = this.tokenizer.token(imageToken);
+    if (token === undefined)
+      throw new UnsupportedError(`chat: the tokenizer has no token ${imageToken}, which stands for pictures`);
+    return token;
+  }
+  get #placeholder(): string {
+    return this.#wording.placeholder ?? this.#imageToken;
+  }
+  /** Token numbers of a prompt, each placeholder grown to the tokens of its picture. */
+  #ids(text: string, pictures: readonly Prepared[]): number[] {
+    const [token, placeholder] = [this.#imageToken, this.#placeholder];
+    const { written = (t: string, n: number): string => t.repeat(n) } = this.#wording;
+    const parts = text.split(placeholder);
+    if (parts.length - 1 !== pictures.length)
+      throw new ArgumentError(
+        `chat: the prompt has ${parts.length - 1} places for pictures (${placeholder}); ${pictures.length} were given`,
+      );
+    const grown = pictures.map((p) => written(token, this.model.eye.tokensOf(p.place), p));
+    const whole = parts.reduce((all, next, i) => all + grown[i - 1] + next);
+    const begin = this.tokenizer.role('bos');
+    return this.tokenizer.encode(whole, { special: begin === undefined || !whole.startsWith(begin) });
+  }
+  /**
+   * The model's answer: to a question about `images`, or to messages whose content is a text or a list of parts, `{
+   * type: 'text', text }` and `{ type: 'image', image }`. The likeliest tokens are taken.
+   */
+  async chat(said: string | readonly ChatMessage[], options: PictureChatOptions = {}): Promise<string> {
+    const { images = [], maxTokens = 256 } = options;
+    if (typeof said !== 'string' && images.length > 0)
+      throw new ArgumentError('chat: pictures of messages stand in their content, not beside them');
+    const asked = [...images.map((image) => ({ type: 'image', image })), { type: 'text', text: said }];
+    const messages = typeof said === 'string' ? [{ role: 'user', content: asked }] : said;
+    const given = messages.flatMap((m) => partsOf(m).filter((p) => p.type === 'image'));
+    const missing = given.findIndex((p) => p.image === undefined);
+    if (missing >= 0) throw new ArgumentError(`chat: picture ${missing} of the messages has no image`);
+    const pictures = given.map((p) => this.#prepare(pictureOf(p.image as PictureInput), given.length === 1));
+    const ids = this.#ids(this.#rendered(messages, options), pictures);
+    const { text } = this.model;
+    const places = pictures.map((p) => p.place).filter((place) => place.length > 0);
+    const [answer] = scope(() => {
+      const pixels = pictures.map((p) => tensor(p.data, { shape: [...p.shape], device: text.device }).cast(text.dtype));
+      const prompt = tensor(Int32Array.from(ids), { shape: [1, ids.length], device: text.device });
+      const end = text.config.eosTokenIds;
+      const all = pixels.length > 0 ? pixels[0].cat(pixels.slice(1), 0) : undefined;
+      return this.model.answer(prompt, all, { maxTokens, end, places });
+    });
+    return this.tokenizer.decode(answer.filter((id) => !text.config.eosTokenIds.includes(id))).trim();
+  }
+  /** Gives the weights' memory back. */
+  dispose(): void {
+    this.model.dispose();
+  }
+}

@@ -1,0 +1,221 @@
+// Pictures as the models want them that read them beside text: of one size, as rows of patches (Qwen), or in tiles, as
+// a folder's files say.
+import { ArgumentError, UnsupportedError } from '../base/errors.js';
+import { MOST_PIXELS, type Picture } from '../media/pictures.js';
+import { resize } from '../media/resize.js';
+import type { Config } from './config.js';
+import type { Place } from './eye.js';
+import { Colours, ignoreBookkeeping, PictureProcessor, processorName, sizeOf } from './images.js';
+import { bestSize, tileSizes } from './tile-eyes.js';
+
+/** A picture that is ready for its model. */
+export interface Prepared {
+  readonly data: Float32Array;
+  /** (tiles, 3, height, width), or of Qwen's (patches, numbers). */
+  readonly shape: readonly number[];
+  /** What the model is told of it. */
+  readonly place: Place;
+  /** Rows and columns of its tiles; none where there is the whole picture alone. */
+  readonly grid: readonly [rows: number, columns: number];
+}
+/** `alone`: no other picture stands in the same prompt. */
+type Prepare = (picture: Picture, alone: boolean) => Prepared;
+
+/** Halves go to the even number, as Python rounds. */
+const rounded = (x: number): number => {
+  const low = Math.floor(x);
+  return x - low === 0.5 ? low + (low % 2) : Math.round(x);
+};
+/** A part of a picture; what lies beyond its edges is black, or of a colour. */
+function part(p: Picture, left: number, top: number, width: number, height: number, colour = [0, 0, 0]): Picture {
+  const rgb = new Uint8Array(width * height * 3);
+  for (let y = 0; y < height; y++)
+    for (let x = 0; x < width; x++) {
+      const [sx, sy] = [x + left, y + top];
+      const inside = sx >= 0 && sy >= 0 && sx < p.width && sy < p.height;
+      for (let c = 0; c < 3; c++)
+        rgb[(y * width + x) * 3 + c] = inside ? p.rgb[(sy * p.width + sx) * 3 + c] : colour[c];
+    }
+  return { width, height, rgb };
+}
+/** Tiles of one size, row by row. */
+function tilesOf(p: Picture, side: number): Picture[] {
+  const tiles: Picture[] = [];
+  for (let y = 0; y + side <= p.height; y += side)
+    for (let x = 0; x + side <= p.width; x += side) tiles.push(part(p, x, y, side, side));
+  return tiles;
+}
+function stacked(tiles: readonly Picture[], colours: Colours): Pick<Prepared, 'data' | 'shape'> {
+  const [{ width, height }] = tiles;
+  const data = new Float32Array(tiles.length * 3 * width * height);
+  tiles.forEach((tile, i) => data.set(colours.of(tile), i * 3 * width * height));
+  return { data, shape: [tiles.length, 3, height, width] };
+}
+
+/** Qwen's: sides are multiples of a token's, within a number of pixels; patches square by square. */
+function qwenPictures(c: Config): Prepare {
+  const colours = new Colours(c, true);
+  const [patch, frames, merge] = [
+    c.count('patch_size', 14, 1),
+    c.count('temporal_patch_size', 2, 1),
+    c.count('merge_size', 2, 1),
+  ];
+  const size = c.inner('size');
+  const bound = (old: string, edge: string, unsaid: number): number => {
+    const inside = size?.optional(old);
+    return c.optional(old) ?? size?.optional(edge) ?? inside ?? unsaid;
+  };
+  const [least, most] = [
+    bound('min_pixels', 'shortest_edge', 56 * 56),
+    bound('max_pixels', 'longest_edge', 28 * 28 * 1280),
+  ];
+  if (!(least > 0 && most >= least && most <= MOST_PIXELS))
+    throw new UnsupportedError(`${c.where}: pictures of ${least} to ${most} pixels; ${MOST_PIXELS} are the most`);
+  const [resizes, resample] = [c.flag('do_resize', true), c.count('resample', 3)];
+  const unit = patch * merge;
+  const sized = ({ width, height }: Picture): readonly [height: number, width: number] => {
+    if (Math.max(width, height) / Math.min(width, height) > 200)
+      throw new ArgumentError(`image: ${width} x ${height} pixels; one side is more than 200 times the other`);
+    const [h, w] = [rounded(height / unit) * unit, rounded(width / unit) * unit];
+    const scale = Math.sqrt((height * width) / (h * w > most ? most : least));
+    if (h * w > most)
+      return [height, width].map((n) => Math.max(unit, Math.floor(n / scale / unit) * unit)) as [number, number];
+    if (h * w >= least) return [h, w];
+    const grow = Math.sqrt(least / (height * width));
+    return [height, width].map((n) => Math.ceil((n * grow) / unit) * unit) as [number, number];
+  };
+  return (picture) => {
+    const [height, width] = resizes ? sized(picture) : [picture.height, picture.width];
+    if (height % unit !== 0 || width % unit !== 0)
+      throw new ArgumentError(
+        `image: ${width} x ${height} pixels, and do_resize is false; sides must divide by ${unit}`,
+      );
+    const pixels = colours.of(resize(picture, width, height, resample));
+    const [rows, columns] = [height / patch, width / patch];
+    const data = new Float32Array(rows * columns * 3 * frames * patch * patch);
+    let to = 0;
+    for (let i = 0; i < rows * columns; i++) {
+      const [square, within] = [Math.floor(i / merge ** 2), i % merge ** 2];
+      const across = columns / merge;
+      const top = (Math.floor(square / across) * merge + Math.floor(within / merge)) * patch;
+      const left = ((square % across) * merge + (within % merge)) * patch;
+      for (let colour = 0; colour < 3; colour++)
+        for (let frame = 0; frame < frames; frame++)
+          for (let y = 0; y < patch; y++)
+            for (let x = 0; x < patch; x++) data[to++] = pixels[(colour * height + top + y) * width + left + x];
+    }
+    return { data, shape: [rows * columns, to / (rows * columns)], place: [1, rows, columns], grid: [0, 0] };
+  };
+}
+
+/** No side of a picture is longer, whatever files say (Idefics 3). */
+const LONGEST = 4096;
+/** Idefics' and SmolVLM's: a picture is enlarged to whole tiles, which come before the picture as one tile. */
+function ideficsPictures(c: Config): Prepare {
+  const colours = new Colours(c, false);
+  const [resizes, splits, resample] = [
+    c.flag('do_resize', true),
+    c.flag('do_image_splitting', true),
+    c.count('resample', 1),
+  ];
+  c.ignore('do_pad', 'return_row_col_info', 'video_sampling', 'max_frames', 'fps');
+  const side = sizeOf(c, 'max_image_size', { longest_edge: 364 }).longest_edge;
+  const longest = sizeOf(c, 'size', { longest_edge: 4 * 364 }).longest_edge;
+  if (side === undefined || longest === undefined)
+    throw new UnsupportedError(`${c.where}: size and max_image_size are served as a longest_edge`);
+  const even = (n: number): number => n + (n % 2);
+  const fitted = (p: Picture): Picture => {
+    const ratio = p.width / p.height;
+    const wide = p.width >= p.height;
+    const other = Math.max(1, even(Math.trunc(wide ? longest / ratio : longest * ratio)));
+    const [width, height] = wide ? [longest, other] : [other, longest];
+    const fits = Math.max(width, height) <= LONGEST;
+    const again = width / height;
+    const small = width >= height ? [LONGEST, Math.trunc(LONGEST / again)] : [Math.trunc(LONGEST * again), LONGEST];
+    const [w, h] = fits ? [width, height] : small.map((n) => Math.max(1, n));
+    return resize(p, w, h, resample);
+  };
+  const whole = (n: number): number => Math.ceil(n / side) * side;
+  const enlarged = (p: Picture): Picture => {
+    const ratio = p.width / p.height;
+    const [w, h] =
+      p.width >= p.height
+        ? [whole(p.width), whole(Math.trunc(whole(p.width) / ratio))]
+        : [whole(Math.trunc(whole(p.height) * ratio)), whole(p.height)];
+    return resize(p, w, h, resample);
+  };
+  return (picture) => {
+    const sized = resizes ? fitted(picture) : picture;
+    const large = splits ? enlarged(sized) : resize(sized, side, side, resample);
+    const many = large.width > side || large.height > side;
+    const tiles = many ? [...tilesOf(large, side), resize(large, side, side, resample)] : [large];
+    const grid = many ? ([large.height / side, large.width / side] as const) : ([0, 0] as const);
+    return { ...stacked(tiles, colours), place: [], grid };
+  };
+}
+
+/** LLaVA-NeXT's and OneVision's: the whole picture, then the tiles of the size that shows most of it. */
+const llavaPictures =
+  (several: boolean) =>
+  (c: Config): Prepare => {
+    const colours = new Colours(c, true);
+    const resample = c.count('resample', 3);
+    c.ignore('do_pad');
+    const usual = several ? { height: 384, width: 384 } : { shortest_edge: 224 };
+    const size = sizeOf(c, 'size', usual);
+    const side = size.shortest_edge ?? size.height;
+    const cropped = c.flag('do_center_crop', !several);
+    const crop = sizeOf(c, 'crop_size', several ? {} : { height: 224, width: 224 });
+    const resized = c.flag('do_resize', true);
+    const square = [size.height, size.width, ...(cropped ? [crop.height, crop.width] : [])];
+    if (side === undefined || !resized || square.some((n) => n !== undefined && n !== side))
+      throw new UnsupportedError(`${c.where}: size and crop_size are served as one square, and do_resize as true`);
+    const sizes = tileSizes(c.where, 'image_grid_pinpoints', c.get('image_grid_pinpoints'));
+    const colour = colours.mean.map((m) => Math.trunc(m * 255));
+    const single = (p: Picture): Prepared => {
+      const edge = Math.max(p.width, p.height);
+      const [left, top] = [Math.floor((edge - p.width) / 2), Math.floor((edge - p.height) / 2)];
+      const padded = part(p, -left, -top, edge, edge, colour);
+      const tiles = stacked([resize(padded, side, side, resample)], colours);
+      return { ...tiles, place: [p.height, p.width, 1], grid: [0, 0] };
+    };
+    return (p, alone) => {
+      if (several && !alone) return single(p);
+      const [height, width] = bestSize([p.height, p.width], sizes);
+      const [across, down] = [width / p.width, height / p.height];
+      const [w, h] =
+        across < down
+          ? [width, Math.min(Math.ceil(p.height * across), height)]
+          : [Math.min(Math.ceil(p.width * down), width), height];
+      const [left, top] = [Math.floor((width - w) / 2), Math.floor((height - h) / 2)];
+      const padded = part(resize(p, w, h, resample), -left, -top, width, height);
+      const tiles = [resize(p, side, side, resample), ...tilesOf(padded, side)];
+      const grid = [Math.floor(height / side), Math.floor(width / side)] as const;
+      return { ...stacked(tiles, colours), place: [p.height, p.width, tiles.length], grid };
+    };
+  };
+
+/** Processors that make more than one picture of one size, by the names that files give them. */
+const KINDS: Readonly<Record<string, (c: Config) => Prepare>> = {
+  Qwen2VL: qwenPictures,
+  Qwen2_5_VL: qwenPictures,
+  Qwen3VL: qwenPictures,
+  Idefics3: ideficsPictures,
+  SmolVLM: ideficsPictures,
+  LlavaNext: llavaPictures(false),
+  LlavaOnevision: llavaPictures(true),
+};
+
+/** By an image processor's config: how a picture becomes what its model takes. */
+export function pictureTiles(c: Config): Prepare {
+  const name = processorName(c);
+  if (Object.hasOwn(KINDS, name)) {
+    ignoreBookkeeping(c);
+    return KINDS[name](c);
+  }
+  const plain = new PictureProcessor(c);
+  return (picture) => {
+    const { data, height, width } = plain.of(picture);
+    return { data, shape: [1, 3, height, width], place: [], grid: [0, 0] };
+  };
+}
