@@ -943,19 +943,55 @@ def chat_answers(name, known):
     return {'files': stored, 'template': template, 'asks': asks}
 
 
-def chats():
-    at = os.path.join(GOLDEN, 'pictures.json.br')
+# Sounds with the folders' own extractors and letters: texts (CTC) and scores of classes.
+LETTERS = ['<pad>', '<s>', '</s>', '<unk>', '|', *'ETAONIHSRDLU', "n't", '.', '?']
+HEARD = {'wav2vec2': {}, 'wav2vec2-b': dict(do_lower_case=True, clean_up_tokenization_spaces=True),
+         'hubert-b': dict(word_delimiter_token='A', pad_token='T'), 'wav2vec2-c': None, 'hubert-c': None, 'ast-b': None}
+
+
+def heard_answers(name, folder):
+    import transformers
+    at = np.arange(4000)
+    whole = np.round(np.sin(at / 9) * 8000 + np.sin(at * at / 5000.0) * 4000 + 300).astype(np.int64)
+    samples = (whole / 32768).astype(np.float32)
+    spectral = name.startswith('ast')
+    extractor = transformers.ASTFeatureExtractor(num_mel_bins=16, max_length=20, mean=-3.5, std=2.5) if spectral \
+        else transformers.Wav2Vec2FeatureExtractor(do_normalize=name != 'hubert-b')
+    kind = AutoModelForCTC if HEARD[name] is not None else AutoModelForAudioClassification
+    model = kind.from_pretrained(folder, dtype=torch.float32).eval()
+    given = extractor(samples, sampling_rate=16000, return_tensors='pt')['input_values']
+    with torch.no_grad():
+        logits = model(given).logits[0]
+    files = {'preprocessor_config.json': {k: v for k, v in extractor.to_dict().items()
+                                          if k not in ('mel_filters', 'window')}}
+    found = {'samples': whole.tolist(), 'given': [round(float(v), 5) for v in given.reshape(-1)[::23]]}
+    if HEARD[name] is None:
+        return {**found, 'files': files, 'scores': logits.softmax(-1).tolist()}
+    with tempfile.TemporaryDirectory() as out:
+        json.dump({w: i for i, w in enumerate(LETTERS)}, open(os.path.join(out, 'v.json'), 'w'))
+        tokenizer = transformers.Wav2Vec2CTCTokenizer(os.path.join(out, 'v.json'), **HEARD[name])
+        tokenizer.save_pretrained(out)
+        for file in ('vocab.json', 'tokenizer_config.json'):
+            files[file] = json.load(open(os.path.join(out, file)))
+    rows = np.random.default_rng(7).choice([0, 0, 4, 4, 5, 6, 6, 7, 9, 17, 18, 19], (12, 40)).tolist()
+    return {**found, 'files': files, 'text': tokenizer.decode(logits.argmax(-1)),
+            'spelt': [[row, tokenizer.decode(row)] for row in rows]}
+
+
+def stored_answers(stem, names, to, answer):
+    """What `answer` makes of folders of these models, which are there already."""
+    at = os.path.join(GOLDEN, f'{stem}.json.br')
     known = json.loads(node('brotliDecompressSync', open(at, 'rb').read()))['models']
     found = {}
-    for name in CHATS:
+    for name in names:
         with tempfile.TemporaryDirectory() as folder:
             json.dump(known[name]['config'], open(os.path.join(folder, 'config.json'), 'w'))
             save_file({k: made(s) for k, s in known[name]['tensors'].items()}, os.path.join(folder, 'model.safetensors'),
                       metadata={'format': 'pt'})
-            found[name] = chat_answers(name, folder)
+            found[name] = answer(name, folder)
         print(name)
     text = json.dumps(found, separators=(',', ':')).encode()
-    open(os.path.join(GOLDEN, 'chats.json.br'), 'wb').write(node('brotliCompressSync', text))
+    open(os.path.join(GOLDEN, f'{to}.json.br'), 'wb').write(node('brotliCompressSync', text))
 
 
 def node(call, data):
@@ -1121,7 +1157,9 @@ def main():
             if names:
                 run(stem, table, {}, names, make, answer)
     if 'chats' in asked:
-        chats()
+        stored_answers('pictures', CHATS, 'chats', chat_answers)
+    if 'heard' in asked:
+        stored_answers('sound', HEARD, 'heard', heard_answers)
     if pairs:
         run('seq2seq', SEQ2SEQ, {}, pairs, AutoModelForSeq2SeqLM, seq2seq_answers)
 

@@ -8,6 +8,7 @@ import { test } from 'node:test';
 import { brotliDecompressSync } from 'node:zlib';
 import { PNG as Declared } from 'pngjs';
 import { packageRoot } from '../src/base/paths.js';
+import { chatFolder } from './models-support.js';
 import { WHISPER_SOUND, withTokenizer } from './small-models.js';
 
 const dir = mkdtempSync(join(tmpdir(), 'wick-examples-'));
@@ -76,6 +77,10 @@ const RUNS: Readonly<Record<string, readonly [args: readonly string[], says: Reg
   'picture-labels': [
     [withTokenizer('clip', small), picture, 'the cat', 'a dog ran'],
     /^ *([\d.]+) % {2}(the cat|a dog ran)\n *[\d.]+ % /,
+  ],
+  'picture-chat': [
+    [chatFolder('smolvlm'), picture, 'w20 w31', 'w42', '--max-tokens', '3'],
+    /^> w20 w31\n.+\n> w42\n.+\n$/,
   ],
   'linear-regression': [[], /bias \[3\.99/],
   classifier: [

@@ -88,3 +88,31 @@ export function answerOf(name: string, key: string, from: Stem = 'families'): Te
   }
   return all.get(`${name}/${key}`) as Tensor;
 }
+
+/** A question about pictures, and what transformers made of it. */
+interface Asked {
+  readonly images: readonly string[];
+  readonly ids: readonly number[];
+  /** Every 37th of the pixels that are not 0. */
+  readonly pixels: readonly number[];
+  readonly answer: readonly number[];
+  readonly text: string;
+}
+interface Chat {
+  readonly files: Readonly<Record<string, unknown>>;
+  readonly template: string | null;
+  readonly asks: Readonly<Record<string, Asked>>;
+}
+export const skipChats = missingGolden('families/chats.json');
+/** Chats about pictures by the model of `readers`. */
+export const chats: Readonly<Record<string, Chat>> = skipChats
+  ? {}
+  : JSON.parse(readFileSync(file('chats.json'), 'utf8'));
+/** A folder of `readers` with its tokenizer, its processor and its chat template. */
+export function chatFolder(name: string, more: Readonly<Record<string, unknown>> = {}): string {
+  const { files, template } = chats[name];
+  const dir = familyFolder(name, (f) => f, readers);
+  for (const [to, json] of Object.entries({ ...files, ...more })) writeFileSync(join(dir, to), JSON.stringify(json));
+  if (template !== null) writeFileSync(join(dir, 'chat_template.jinja'), template);
+  return dir;
+}

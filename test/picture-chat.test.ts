@@ -1,43 +1,15 @@
 // Chats about pictures against transformers: what its processors make of pictures and prompts, and the answers.
 import assert from 'node:assert/strict';
-import { readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { test } from 'node:test';
 import { UnsupportedError } from '../src/base/errors.js';
 import { readPicture } from '../src/media/pictures.js';
 import { PictureChat } from '../src/models/index.js';
-import { findGolden, missingGolden } from '../src/parity/golden.js';
 import { tensor } from '../src/tensor/create.js';
 import type { Tensor } from '../src/tensor/tensor.js';
-import { familyFolder, readers } from './models-support.js';
+import { chatFolder, chats, familyFolder, readers, skipChats } from './models-support.js';
 
-interface Asked {
-  readonly images: readonly string[];
-  readonly ids: readonly number[];
-  /** Every 37th of the pixels that are not 0. */
-  readonly pixels: readonly number[];
-  readonly answer: readonly number[];
-  readonly text: string;
-}
-interface Chat {
-  readonly files: Readonly<Record<string, unknown>>;
-  readonly template: string | null;
-  readonly asks: Readonly<Record<string, Asked>>;
-}
-const GOLDEN = 'families/chats.json';
-const skip = missingGolden(GOLDEN);
-const chats = skip
-  ? {}
-  : (JSON.parse(readFileSync(findGolden(GOLDEN) as string, 'utf8')) as Readonly<Record<string, Chat>>);
-
-function folderOf(name: string, more: Readonly<Record<string, unknown>> = {}): string {
-  const { files, template } = chats[name];
-  const dir = familyFolder(name, (f) => f, readers);
-  for (const [file, json] of Object.entries({ ...files, ...more }))
-    writeFileSync(join(dir, file), JSON.stringify(json));
-  if (template !== null) writeFileSync(join(dir, 'chat_template.jinja'), template);
-  return dir;
-}
 const bytes = (image: string): Buffer => Buffer.from(image, 'base64');
 /** What a model was given and what it answered, without an end. */
 function listening(chat: PictureChat): { ids: number[]; pixels: number[]; answer: number[] } {
@@ -57,7 +29,7 @@ function listening(chat: PictureChat): { ids: number[]; pixels: number[]; answer
 for (const [name, { asks }] of Object.entries(chats))
   for (const [which, { images, ids, pixels, answer, text }] of Object.entries(asks))
     test(`a chat with ${name} about ${which}: the tokens, pixels and answer of transformers`, async () => {
-      const chat = await PictureChat.load(folderOf(name), { device: 'cpu' });
+      const chat = await PictureChat.load(chatFolder(name), { device: 'cpu' });
       const heard = listening(chat);
       const said = await chat.chat('w20 w31 w42', { images: images.map(bytes), maxTokens: answer.length });
       assert.deepEqual(heard.ids, ids);
@@ -69,11 +41,11 @@ for (const [name, { asks }] of Object.entries(chats))
       chat.dispose();
     });
 
-test('messages, tensors and folders of newer make say the same', { skip }, async () => {
+test('messages, tensors and folders of newer make say the same', { skip: skipChats }, async () => {
   const { asks, files } = chats.smolvlm;
   const { images, ids, answer } = asks.one;
   const inside = files['preprocessor_config.json'];
-  const dir = folderOf('smolvlm', { 'processor_config.json': { image_processor: inside, image_seq_len: 4 } });
+  const dir = chatFolder('smolvlm', { 'processor_config.json': { image_processor: inside, image_seq_len: 4 } });
   rmSync(join(dir, 'preprocessor_config.json'));
   const chat = await PictureChat.load(dir, { device: 'cpu' });
   const heard = listening(chat);
@@ -88,8 +60,8 @@ test('messages, tensors and folders of newer make say the same', { skip }, async
   chat.dispose();
 });
 
-test('what a chat about pictures does not take is refused by name', { skip }, async () => {
-  const chat = await PictureChat.load(folderOf('llava'), { device: 'cpu' });
+test('what a chat about pictures does not take is refused by name', { skip: skipChats }, async () => {
+  const chat = await PictureChat.load(chatFolder('llava'), { device: 'cpu' });
   const [image] = chats.llava.asks.one.images.map(bytes);
   await assert.rejects(chat.chat('w9 <image>', { images: [image] }), /2 places for pictures \(<image>\); 1 were given/);
   await assert.rejects(chat.chat('w9', { images: [tensor([1.5])] }), /a picture is u8 \(3, height, width\)/);
@@ -109,7 +81,7 @@ test('what a chat about pictures does not take is refused by name', { skip }, as
   ];
   for (const [name, json, message] of refused)
     await assert.rejects(
-      PictureChat.load(folderOf(name, { 'preprocessor_config.json': json }), { device: 'cpu' }),
+      PictureChat.load(chatFolder(name, { 'preprocessor_config.json': json }), { device: 'cpu' }),
       (e: Error) => e instanceof UnsupportedError && message.test(e.message),
     );
   await assert.rejects(PictureChat.load(familyFolder('llava', (f) => f, readers)), /tells of pictures/);

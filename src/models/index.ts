@@ -24,10 +24,12 @@ export {
   type Step,
   type WholeAttend,
 } from './step.js';
+export type { SoundInput } from './audio.js';
 export { readWav } from '../media/wav.js';
 export { EmbeddingModel, type EmbedOptions } from './embedding-model.js';
 export { ImageClassifier, type ImageInput, ImageTextModel } from './image-models.js';
 export { PictureChat, type PictureChatOptions, type PictureInput } from './picture-chat.js';
+export { LetterSpeech, SoundClassifier } from './sound-models.js';
 export { SpeechModel, type TranscribeOptions } from './speech-model.js';
 export { TextClassifier, type TextOrPair } from './text-classifier.js';
 export { TextToText } from './text-to-text.js';

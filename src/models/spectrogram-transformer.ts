@@ -61,6 +61,14 @@ export class SpectrogramTransformer extends Module {
     this.classifier = head?.out;
     this.labels = labels;
   }
+  /** Bands of a spectrogram's frame. */
+  get bins(): number {
+    return this.#size[0];
+  }
+  /** Frames of a spectrogram. */
+  get frames(): number {
+    return this.#size[1];
+  }
   /** Vectors of two learnt tokens and of the patches, (b, places, width). */
   hidden(frames: Tensor): Tensor {
     const [b, t, bins] = frames.shape;

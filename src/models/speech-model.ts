@@ -1,10 +1,9 @@
 // Speech to text: a Whisper model with its tokenizer, the spectrogram it hears and the tokens that tell it its task.
-import { existsSync, readFileSync } from 'node:fs';
+import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { ArgumentError, UnsupportedError } from '../base/errors.js';
 import { type HubOptions, modelPath } from '../hub/index.js';
 import { readJsonFile } from '../io/json-file.js';
-import { readWav } from '../media/wav.js';
 import type { BuilderOptions } from '../nn/var-builder.js';
 import { noGrad } from '../tensor/autograd.js';
 import { tensor } from '../tensor/create.js';
@@ -13,7 +12,7 @@ import type { Tensor } from '../tensor/tensor.js';
 import { loadTokenizer, type Tokenizer } from '../tokenizers/index.js';
 import { answerRules } from './answer-rules.js';
 import { readGeneration } from './generation-config.js';
-import { LogMel } from './audio.js';
+import { LogMel, samplesOf, type SoundInput } from './audio.js';
 import { Config } from './config.js';
 import { loadModel } from './load.js';
 import type { Whisper } from './whisper.js';
@@ -73,21 +72,12 @@ export class SpeechModel {
   }
 
   /** What is said in a WAV file (its path or bytes) or in samples of the model's rate. */
-  async transcribe(sound: string | Uint8Array | Float32Array, options: TranscribeOptions = {}): Promise<string> {
-    const samples = this.#samples(sound);
+  async transcribe(sound: SoundInput, options: TranscribeOptions = {}): Promise<string> {
+    const samples = samplesOf(sound, this.mel.rate);
     let text = '';
     for (let at = 0; at < samples.length; at += this.mel.window)
       text += this.#window(samples.subarray(at, at + this.mel.window), options);
     return text.trim();
-  }
-  #samples(sound: string | Uint8Array | Float32Array): Float32Array {
-    if (sound instanceof Float32Array) return sound;
-    const { samples, rate } = readWav(typeof sound === 'string' ? readFileSync(sound) : sound);
-    if (rate !== this.mel.rate)
-      throw new ArgumentError(
-        `speech: the file has ${rate} samples a second, the model hears ${this.mel.rate}; convert it first`,
-      );
-    return samples;
   }
   #window(samples: Float32Array, options: TranscribeOptions): string {
     const { model, mel } = this;
