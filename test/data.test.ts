@@ -6,10 +6,11 @@ import { join } from 'node:path';
 import { test } from 'node:test';
 import { gzipSync } from 'node:zlib';
 import { PNG as Declared } from 'pngjs';
-import { arange, Tensor } from '../src/index.js';
+import { arange, FormatError, Tensor } from '../src/index.js';
 import {
   DataLoader,
   Dataset,
+  loadPicture,
   parseCsv,
   permutation,
   PictureFolder,
@@ -17,6 +18,7 @@ import {
   readIdx,
   readJsonLines,
   readMnist,
+  TensorDataset,
   weightedSampler,
 } from '../src/data/index.js';
 
@@ -311,4 +313,15 @@ test('samples without one set of names, and a loop that does not wait, are refus
     }, says);
     assert.throws(() => [...(loader as unknown as Iterable<unknown>)], /for await \(const batch of loader\)/);
   }
+});
+
+test('files and folders that are not there are refused by name', () => {
+  for (const read of [readCsv, readIdx, readJsonLines, (p: string) => new PictureFolder(p, { size: [2, 2] })])
+    assert.throws(
+      () => read('/no/such/place'),
+      (e) => e instanceof FormatError && /^\/no\/such\/place: cannot be opened: ENOENT/.test(e.message),
+    );
+  assert.throws(() => loadPicture('/no/such.png', { size: [2, 2] }), /\/no\/such\.png: cannot be opened: ENOENT/);
+  assert.throws(() => readCsv(undefined as never), /a path is text, not undefined/);
+  assert.throws(() => new TensorDataset({ x: [1, 2] } as never), /TensorDataset: x is no tensor/);
 });

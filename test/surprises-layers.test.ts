@@ -350,3 +350,26 @@ test('what an optimizer and a scheduler are asked for by the names of PyTorch is
   assert.throws(() => optimizer.step(new Map([[p, p.onesLike()]])), /SGD: learningRate is NaN/);
   assert.deepEqual(p.toArray(), [0, 0]);
 });
+
+/** Losses of three tensors, the last one left out. */
+const OF_THREE = new Set(['cosineEmbedding', 'marginRanking', 'gaussianNll', 'tripletMargin']);
+test('every loss says what it takes where a target is left out', () => {
+  const x = randn([4, 5]);
+  const losses = nn.losses as unknown as Record<string, (...args: unknown[]) => unknown>;
+  const named = Object.keys(losses).filter((name) => !['ctc', 'linearCrossEntropy'].includes(name));
+  assert.ok(named.length > 18);
+  for (const name of named) {
+    const says = (e: unknown): boolean =>
+      e instanceof ArgumentError && e.message.startsWith(`${name}: takes tensors of`);
+    assert.throws(() => losses[name](x), says, name);
+    const three = OF_THREE.has(name);
+    assert.throws(() => losses[name](null, x, ...(three ? [x] : [])), says, name);
+    if (three) assert.throws(() => losses[name](x, x), says, name);
+  }
+});
+
+test('a scheduler without an optimizer says so', () => {
+  for (const Kind of [nn.StepLR, nn.ExponentialLR, nn.CosineAnnealingLR, nn.LambdaLR, nn.LinearLR])
+    assert.throws(() => new Kind(0.1 as never, 5 as never), /a scheduler takes an optimizer first|one function/);
+  assert.throws(() => new nn.OneCycleLR(undefined as never, { maxLr: 1, totalSteps: 3 }), /takes an optimizer first/);
+});

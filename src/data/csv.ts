@@ -1,5 +1,5 @@
 // CSV files: records by the names of their columns, numbers where a whole column holds them.
-import { readFileSync } from 'node:fs';
+import { readWhole } from '../base/read-file.js';
 import { ArgumentError, FormatError } from '../base/errors.js';
 import { requireOptions } from '../ops/kernel-row.js';
 import { tensor } from '../tensor/create.js';
@@ -124,7 +124,7 @@ const toNumber = (f: string): number => {
 
 /** A file's text; another encoding than UTF-8 would turn letters into question marks without a word. */
 function textOf(path: string): string {
-  const bytes = readFileSync(path);
+  const bytes = readWhole(path);
   try {
     return new TextDecoder('utf-8', { fatal: true }).decode(bytes);
   } catch (cause) {

@@ -174,16 +174,18 @@ export class TensorDataset<T extends Readonly<Record<string, Tensor>> = Record<s
   readonly length: number;
   constructor(tensors: T) {
     super();
-    if ((tensors as unknown) instanceof Tensor || Array.isArray(tensors))
+    if (typeof tensors !== 'object' || !tensors || (tensors as unknown) instanceof Tensor || Array.isArray(tensors))
       throw new ArgumentError('TensorDataset: takes tensors by name, as { x, y }, which batches have too');
     const [first, ...rest] = Object.entries(tensors);
     if (!first) throw new ArgumentError('TensorDataset: there are no tensors');
-    for (const [name, t] of [first, ...rest])
+    for (const [name, t] of [first, ...rest]) {
+      if (!(t instanceof Tensor)) throw new ArgumentError(`TensorDataset: ${name} is no tensor`);
       if (t.rank === 0 || t.shape[0] !== first[1].shape[0])
         throw new ShapeError(
           `TensorDataset: ${name} ${formatShape(t.shape)} has not as many rows as ${first[0]} ` +
             `${formatShape(first[1].shape)}`,
         );
+    }
     this.tensors = tensors;
     this.length = first[1].shape[0];
   }

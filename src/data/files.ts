@@ -1,7 +1,8 @@
 // Datasets in files of other kinds: JSON lines, IDX (MNIST), folders of pictures.
-import { existsSync, readdirSync, readFileSync, statSync } from 'node:fs';
+import { existsSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import { gunzipSync } from 'node:zlib';
+import { namesIn, readWhole } from '../base/read-file.js';
 import type { DType } from '../base/dtype.js';
 import { ArgumentError, FormatError } from '../base/errors.js';
 import { readPicture } from '../media/pictures.js';
@@ -18,7 +19,7 @@ export class JsonLines<S extends Sample = Sample> extends Dataset<S> {
   constructor(path: string) {
     super();
     this.#path = path;
-    this.#bytes = readFileSync(path);
+    this.#bytes = readWhole(path);
     // A mark of the encoding, as editors on Windows leave it, is no part of the first record.
     let at = this.#bytes.subarray(0, 3).equals(Buffer.from('\ufeff')) ? 3 : 0;
     while (at < this.#bytes.length) {
@@ -63,7 +64,7 @@ const ARRAYS = { u8: Uint8Array, i16: Int16Array, i32: Int32Array, f32: Float32A
 
 /** A file in the format of MNIST (IDX), packed by gzip or not, as a tensor; signed bytes become i16. */
 export function readIdx(path: string, device: Device = Device.of(undefined)): Tensor {
-  const stored = readFileSync(path);
+  const stored = readWhole(path);
   let file: Buffer = stored;
   if (stored[0] === 0x1f && stored[1] === 0x8b)
     try {
@@ -150,13 +151,10 @@ export class PictureFolder extends Dataset<{ image: Shaped; label: number; path:
   override readonly dtypes: Readonly<Record<string, DType>> = { label: 'i64' };
   constructor(folder: string, options: PictureOptions) {
     super();
-    this.classes = readdirSync(folder)
-      .filter((name) => statSync(join(folder, name)).isDirectory())
-      .sort();
+    this.classes = namesIn(folder).filter((name) => statSync(join(folder, name)).isDirectory());
     this.#files = this.classes.flatMap((name, label) =>
-      readdirSync(join(folder, name))
+      namesIn(join(folder, name))
         .filter((f) => PICTURE.test(f))
-        .sort()
         .map((f) => ({ path: join(folder, name, f), label })),
     );
     if (this.#files.length === 0)

@@ -1,9 +1,9 @@
 // Pictures from PNG and JPEG files, as pixels; files that promise more than they hold are refused.
-import { readFileSync } from 'node:fs';
 import { inflateSync } from 'node:zlib';
 import jpeg from 'jpeg-js';
 import { PNG } from 'pngjs';
 import { FormatError } from '../base/errors.js';
+import { readWhole } from '../base/read-file.js';
 
 /** Red, green and blue of every pixel, row by row. */
 export interface Picture {
@@ -66,7 +66,7 @@ function checkJpeg(bytes: Buffer): void {
 
 /** A PNG or JPEG file, by its path or its bytes. */
 export function readPicture(from: string | Uint8Array): Picture {
-  const bytes = typeof from === 'string' ? readFileSync(from) : Buffer.from(from);
+  const bytes = from instanceof Uint8Array ? Buffer.from(from) : readWhole(from);
   const name = typeof from === 'string' ? from : 'picture';
   const isPng = bytes.subarray(0, 8).toString('latin1') === '\x89PNG\r\n\x1a\n';
   const isJpeg = bytes[0] === 0xff && bytes[1] === 0xd8;

@@ -12,7 +12,7 @@ import type {
 } from '../ops/functional.js';
 import { requireOptions } from '../ops/kernel-row.js';
 import { innermost } from '../tensor/levels.js';
-import type { Tensor } from '../tensor/tensor.js';
+import { Tensor } from '../tensor/tensor.js';
 
 export { linearCrossEntropy, type LinearCrossEntropyOptions } from './linear-cross-entropy.js';
 export { ctc, type CtcOptions } from './loss-ctc.js';
@@ -25,7 +25,16 @@ function reduced(op: string, each: Tensor, reduction: Reduction = 'mean', more: 
     );
   return reduction === 'sum' ? each.sum() : each.mean();
 }
+/** Predictions and targets: what is left out would be told of as a property of undefined. */
+function requireTensors(op: string, ...given: readonly unknown[]): void {
+  for (const t of given)
+    if (!(t instanceof Tensor))
+      throw new ArgumentError(
+        `${op}: takes tensors of predictions and of targets, not ${t === null ? 'null' : typeof t}`,
+      );
+}
 function sameShapes(op: string, x: Tensor, y: Tensor): void {
+  requireTensors(op, x, y);
   if (!sameShape(x.shape, y.shape))
     throw new ShapeError(`${op}: input ${formatShape(x.shape)} and target ${formatShape(y.shape)} must have one shape`);
 }
@@ -35,19 +44,35 @@ const positive = (x: Tensor): Tensor => x.relu();
  * -ln of the probability of the target, from logits (..., classes). Targets are class numbers (...), or probabilities
  * (..., classes); options: labelSmoothing, weight by class, ignoreIndex, reduction.
  */
-export const crossEntropy = (logits: Tensor, target: Tensor, options: CrossEntropyOptions = {}): Tensor =>
-  logits.crossEntropy(target, options);
+export function crossEntropy(logits: Tensor, target: Tensor, options: CrossEntropyOptions = {}): Tensor {
+  requireTensors('crossEntropy', logits, target);
+  return logits.crossEntropy(target, options);
+}
 /** The same from log-probabilities. */
-export const nll = (logProbabilities: Tensor, target: Tensor, options: NllOptions = {}): Tensor =>
-  logProbabilities.nll(target, options);
+export function nll(logProbabilities: Tensor, target: Tensor, options: NllOptions = {}): Tensor {
+  requireTensors('nll', logProbabilities, target);
+  return logProbabilities.nll(target, options);
+}
 /** (x - y)^2. */
-export const mse = (x: Tensor, y: Tensor, options: LossOptions = {}): Tensor => x.mse(y, options);
+export function mse(x: Tensor, y: Tensor, options: LossOptions = {}): Tensor {
+  requireTensors('mse', x, y);
+  return x.mse(y, options);
+}
 /** |x - y|. */
-export const l1 = (x: Tensor, y: Tensor, options: LossOptions = {}): Tensor => x.l1Loss(y, options);
+export function l1(x: Tensor, y: Tensor, options: LossOptions = {}): Tensor {
+  requireTensors('l1', x, y);
+  return x.l1Loss(y, options);
+}
 /** Quadratic within delta, straight beyond. */
-export const huber = (x: Tensor, y: Tensor, options: HuberOptions = {}): Tensor => x.huber(y, options);
+export function huber(x: Tensor, y: Tensor, options: HuberOptions = {}): Tensor {
+  requireTensors('huber', x, y);
+  return x.huber(y, options);
+}
 /** Binary cross entropy of sigmoid(x), stable for any x. */
-export const bceWithLogits = (x: Tensor, y: Tensor, options: BceOptions = {}): Tensor => x.bceWithLogits(y, options);
+export function bceWithLogits(x: Tensor, y: Tensor, options: BceOptions = {}): Tensor {
+  requireTensors('bceWithLogits', x, y);
+  return x.bceWithLogits(y, options);
+}
 
 /** Options of smoothL1. */
 export interface SmoothL1Options extends LossOptions {
@@ -127,6 +152,7 @@ export function klDiv(x: Tensor, y: Tensor, options: KlDivOptions = {}): Tensor 
 
 /** The cosine of the angle between vectors along a dimension. */
 export function cosineSimilarity(x: Tensor, y: Tensor, dim = -1, eps = 1e-8): Tensor {
+  requireTensors('cosineSimilarity', x, y);
   const size = (t: Tensor): Tensor => t.norm(2, [dim], false).clamp(eps, Infinity);
   return x
     .mul(y)
@@ -141,6 +167,7 @@ export interface MarginOptions extends LossOptions {
 /** 1 - cosine where the target is 1, what the cosine has above the margin where it is -1. */
 export function cosineEmbedding(a: Tensor, b: Tensor, y: Tensor, options: MarginOptions = {}): Tensor {
   requireOptions('cosineEmbedding', options, ['reduction', 'margin']);
+  requireTensors('cosineEmbedding', y);
   sameShapes('cosineEmbedding', a, b);
   const eps = 1e-12;
   const size = (t: Tensor): Tensor => t.sqr().sum([-1], false).affine(1, eps);
@@ -193,6 +220,7 @@ export function tripletMargin(
 export function marginRanking(a: Tensor, b: Tensor, y: Tensor, options: MarginOptions = {}): Tensor {
   requireOptions('marginRanking', options, ['reduction', 'margin']);
   sameShapes('marginRanking', a, b);
+  requireTensors('marginRanking', y);
   const each = positive(
     y
       .cast(a.dtype)
@@ -228,6 +256,7 @@ export interface MultiMarginOptions extends MarginOptions {
 /** What the target's score lacks of being a margin (1) above the others, over the classes of (batch, classes). */
 export function multiMargin(x: Tensor, target: Tensor, options: MultiMarginOptions = {}): Tensor {
   requireOptions('multiMargin', options, ['reduction', 'margin', 'p']);
+  requireTensors('multiMargin', x, target);
   if (x.rank !== 2 || !sameShape(target.shape, [x.shape[0]]) || isFloat(target.dtype))
     throw new ShapeError(
       `multiMargin: takes scores (batch, classes) and class numbers (batch), not ${formatShape(x.shape)} and ` +
@@ -313,6 +342,7 @@ export interface GaussianOptions extends LossOptions {
 export function gaussianNll(mean: Tensor, y: Tensor, variance: Tensor, options: GaussianOptions = {}): Tensor {
   requireOptions('gaussianNll', options, ['reduction', 'eps', 'full']);
   sameShapes('gaussianNll', mean, y);
+  requireTensors('gaussianNll', variance);
   // Held above eps for the value alone, as in PyTorch: a variance below it still learns to grow.
   const v = variance.add(
     variance

@@ -77,8 +77,11 @@ export class Pad extends Layer {
     return x.padMode(this.pads, this.mode, this.value);
   }
 }
-const around = (size: number | readonly number[], dimensions: number): readonly number[] =>
-  typeof size === 'number' ? Array.from({ length: 2 * dimensions }, () => size) : size;
+function around(size: number | readonly number[], dimensions: number): readonly number[] {
+  if (typeof size !== 'number' && !Array.isArray(size))
+    throw new ArgumentError(`a pad is one width, or a list of ${2 * dimensions} of them, not ${typeof size}`);
+  return typeof size === 'number' ? Array.from({ length: 2 * dimensions }, () => size) : size;
+}
 /** Zeros around pictures: one width, or [left, right, top, bottom]. */
 export class ZeroPad2d extends Pad {
   constructor(size: number | readonly number[]) {

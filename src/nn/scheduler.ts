@@ -23,7 +23,12 @@ export interface HasRate {
 
 /** Which scheduler set an optimizer's rate last, and to what. */
 const lastSet = new WeakMap<HasRate, { readonly by: object; readonly rate: number }>();
+function requireRate(optimizer: HasRate): void {
+  if (typeof optimizer?.learningRate !== 'number')
+    throw new ArgumentError('a scheduler takes an optimizer first, whose learning rate it sets');
+}
 function setRate(optimizer: HasRate, rate: number, by: object = optimizer): void {
+  requireRate(optimizer);
   optimizer.learningRate = rate;
   lastSet.set(optimizer, { by, rate });
 }
@@ -31,6 +36,7 @@ function setRate(optimizer: HasRate, rate: number, by: object = optimizer): void
  * The rate that factors are of: what the optimizer has, or had before schedulers were made for it one after another.
  */
 function firstRate(optimizer: HasRate): number {
+  requireRate(optimizer);
   const last = lastSet.get(optimizer);
   const fresh = last?.by instanceof Scheduler && last.by.at === 0 && last.rate === optimizer.learningRate;
   return fresh ? (last.by as Scheduler).base : optimizer.learningRate;
