@@ -366,6 +366,10 @@ const DIFFERENT: Readonly<Record<string, string>> = {
     'PyTorch counts from the first of both',
   'RNN, LSTM, GRU, MultiheadAttention, Transformer layers':
     'the batch comes first, as with batch_first=True; forward answers outputs, `run` of recurrent layers states too',
+  'nn.utils.rnn.pad_sequence': '`nn.padSequence(list, { value })`, batch first',
+  'F.gumbel_softmax':
+    '`nn.gumbelSoftmax(logits, { temperature, hard })` draws its numbers; `x.gumbelSoftmax(temperature, uniform)` ' +
+    'takes them',
   'pack_padded_sequence, pad_packed_sequence':
     '`lstm.run(x, undefined, { lengths: [5, 3] })`: steps beyond a length leave the state alone and answer 0',
   'MultiheadAttention, attn_mask':

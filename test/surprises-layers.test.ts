@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import * as nn from '../src/nn/index.js';
-import { ArgumentError, randn, type Tensor, tensor, zeros } from '../src/index.js';
+import { ArgumentError, manualSeed, randn, type Tensor, tensor, zeros } from '../src/index.js';
 
 const ids = (...values: number[]) => tensor(values, { dtype: 'i64' });
 
@@ -372,4 +372,44 @@ test('a scheduler without an optimizer says so', () => {
   for (const Kind of [nn.StepLR, nn.ExponentialLR, nn.CosineAnnealingLR, nn.LambdaLR, nn.LinearLR])
     assert.throws(() => new Kind(0.1 as never, 5 as never), /a scheduler takes an optimizer first|one function/);
   assert.throws(() => new nn.OneCycleLR(undefined as never, { maxLr: 1, totalSteps: 3 }), /takes an optimizer first/);
+});
+
+test('sequences of several lengths become one tensor, with gradients, and what does not fit is refused', () => {
+  const [a, b] = [tensor([[1, 2], [3, 4], [5, 6]]).requireGrad(), tensor([[7, 8]]).requireGrad()]; // biome-ignore format: a line
+  const whole = nn.padSequence([a, b], { value: -1 });
+  assert.deepEqual(whole.toArray(), [
+    [
+      [1, 2],
+      [3, 4],
+      [5, 6],
+    ],
+    [
+      [7, 8],
+      [-1, -1],
+      [-1, -1],
+    ],
+  ]);
+  assert.deepEqual(whole.sqr().sum().backward().of(b).toArray(), [[14, 16]]);
+  assert.deepEqual(nn.padSequence([ids(1, 2), ids(3)]).toArray(), [
+    [1, 2],
+    [3, 0],
+  ]);
+  assert.throws(() => nn.padSequence([a, randn([2, 3])]), /differ in their length alone: \[3, 2\] and \[2, 3\]/);
+  assert.throws(() => nn.padSequence([]), /padSequence: takes a list of tensors/);
+});
+
+test('classes drawn with gradients: soft ones sum to 1, hard ones are one class, as often as the softmax says', () => {
+  manualSeed(4);
+  const logits = tensor([1, 0, -1]).requireGrad();
+  const many = nn.gumbelSoftmax(logits.broadcastTo([20_000, 3]), { hard: true });
+  const each = many.detach();
+  assert.deepEqual([each.sum(1).min().item(), each.sum(1).max().item()], [1, 1]);
+  assert.ok(each.mul(each.affine(-1, 1)).abs().max().item() < 1e-6, 'each is 0 or 1');
+  assert.ok(each.mean(0).sub(logits.detach().softmax(0)).abs().max().item() < 0.015);
+  const [own, other, third] = many.narrow(1, 0, 1).mean().backward().of(logits).toArray<number[]>();
+  assert.ok(own > 0 && other < 0 && third < 0 && Math.abs(own + other + third) < 1e-6, `${own} ${other} ${third}`);
+  const columns = nn.gumbelSoftmax(randn([3, 5], { seed: 1 }), { dim: 0, temperature: 0.5 });
+  assert.ok(columns.sum(0).sub(1).abs().max().item() < 1e-6);
+  assert.throws(() => nn.gumbelSoftmax(logits, { temperature: 0 }), /temperature 0 is not a number above 0/);
+  assert.throws(() => nn.gumbelSoftmax(logits, { tau: 1 } as never), /unknown option "tau"/);
 });
