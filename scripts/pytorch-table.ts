@@ -416,7 +416,8 @@ const DIFFERENT: Readonly<Record<string, string>> = {
     'gradients are clipped on their way to the step: `optimizer.backwardStep(loss, { clipNorm: 1 })`; ' +
     'there is no .grad, and nothing to set to zero',
   'Module.modules, apply': '`for (const [name, m] of model.namedModules())`',
-  'Module.register_forward_hook, register_full_backward_hook': '`model.onForward(hook)`, `model.onBackward(hook)`',
+  'Module.register_forward_hook, register_full_backward_hook':
+    '`model.onForward(hook)`, `model.onBackward(hook)`: around `forward`, and not around `run` of recurrent layers',
   'Module.to(dtype), half': "`model.to(undefined, 'f16')`",
   state_dict: 'a Map; load_state_dict takes maps and objects',
   'Dropout(1)': 'refused: the share that is left out is below 1',

@@ -413,3 +413,28 @@ test('classes drawn with gradients: soft ones sum to 1, hard ones are one class,
   assert.throws(() => nn.gumbelSoftmax(logits, { temperature: 0 }), /temperature 0 is not a number above 0/);
   assert.throws(() => nn.gumbelSoftmax(logits, { tau: 1 } as never), /unknown option "tau"/);
 });
+
+test('modules where no parameters are looked for are refused: they would not be trained', () => {
+  for (const [held, where] of [
+    [{ a: new nn.Linear(1, 1) }, 'an object'],
+    [new Map([['a', new nn.Linear(1, 1)]]), 'a Map'],
+    [new Set([new nn.Linear(1, 1)]), 'a Set'],
+  ] as const) {
+    class Net extends nn.Module {
+      parts = held;
+    }
+    const says = new RegExp(`Net: the field parts holds modules in ${where}, where`);
+    assert.throws(() => new Net().parameters(), says);
+    assert.throws(() => new Net().stateDict(), says);
+    assert.throws(
+      () => new nn.Sequential(new Net() as never, new nn.Linear(1, 1)).parameters(),
+      /modules with a forward|parts/,
+    );
+  }
+  class Plain extends nn.Module {
+    layers = [new nn.Linear(1, 1)];
+    named = new nn.ModuleDict({ a: new nn.Linear(1, 1) });
+    options = { width: 3, names: ['a'] };
+  }
+  assert.equal(new Plain().parameters().length, 4);
+});

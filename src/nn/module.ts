@@ -99,7 +99,15 @@ export abstract class Module {
   /** Every tensor field of this module and of modules in its fields, arrays included. */
   *#slots(prefix = ''): Generator<Slot> {
     const buffers = this.buffers();
-    for (const field of this.fields()) yield* Module.#slotsOf(field, `${prefix}${field.name}`, buffers);
+    for (const field of this.fields()) {
+      if (hidesModules(field.value))
+        throw new ArgumentError(
+          `${this.constructor.name}: the field ${field.key} holds modules in ` +
+            `${field.value instanceof Map ? 'a Map' : field.value instanceof Set ? 'a Set' : 'an object'}, where their ` +
+            'parameters are not found and would not be trained; a list or a ModuleDict has parts',
+        );
+      yield* Module.#slotsOf(field, `${prefix}${field.name}`, buffers);
+    }
   }
   static *#slotsOf({ value, owner, key }: Field, name: string, buffers: readonly string[]): Generator<Slot> {
     const buffer = buffers.includes(key);
@@ -369,6 +377,18 @@ function* blocksOf(value: QTensor, name: string): Generator<Slot> {
     yield { name: at, owner, key: 'blocks', buffer: true, encoded: true };
     if (part.scales) yield { name: `${at}.scales`, owner, key: 'scales', buffer: true, encoded: true };
   }
+}
+
+/** Whether a value keeps modules where nobody looks for them: in a plain object, a map or a set. */
+function hidesModules(value: unknown): boolean {
+  if (typeof value !== 'object' || value === null) return false;
+  const held =
+    value instanceof Map || value instanceof Set
+      ? [...value.values()]
+      : Object.getPrototypeOf(value) === Object.prototype
+        ? Object.values(value)
+        : [];
+  return held.some((v) => v instanceof Module);
 }
 
 function* modulesIn(
