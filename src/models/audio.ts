@@ -1,6 +1,6 @@
 // Sound for models that hear: samples as files have them, log-mel spectrograms as transformers' Whisper extractor makes
 // them, and Kaldi's energies of bands for the audio spectrogram transformer.
-import { readFileSync } from 'node:fs';
+import { readWhole } from '../base/read-file.js';
 import { ArgumentError, UnsupportedError } from '../base/errors.js';
 import { readWav } from '../media/wav.js';
 import { tensor } from '../tensor/create.js';
@@ -14,7 +14,7 @@ export type SoundInput = string | Uint8Array | Float32Array;
 /** One channel of samples of this rate. */
 export function samplesOf(sound: SoundInput, wanted: number): Float32Array {
   if (sound instanceof Float32Array) return sound;
-  const { samples, rate } = readWav(typeof sound === 'string' ? readFileSync(sound) : sound);
+  const { samples, rate } = readWav(typeof sound === 'string' ? readWhole(sound) : sound);
   if (rate !== wanted)
     throw new ArgumentError(
       `speech: the file has ${rate} samples a second, the model hears ${wanted}; convert it first`,
