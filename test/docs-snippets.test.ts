@@ -101,6 +101,23 @@ test('the index of docs/ lists every page, and the site has them in its order, d
   );
 });
 
+test('the changelog has a section a release, and every entry stands under an area', () => {
+  const lines = readFileSync(join(packageRoot, 'CHANGELOG.md'), 'utf8').split('\n');
+  const headings = lines.filter((line) => line.startsWith('## '));
+  assert.deepEqual([...new Set(headings)], headings, 'a release has one section');
+  const beside = lines.filter((line, i) => {
+    const above = lines.slice(0, i).findLast((l) => l.startsWith('#'));
+    return line.startsWith('- ') && !above?.startsWith('### ');
+  });
+  assert.deepEqual(beside, [], 'these entries stand under no area');
+  const long = headings.filter((heading) => {
+    const from = lines.indexOf(heading);
+    const next = lines.findIndex((line, i) => i > from && line.startsWith('## '));
+    return (next < 0 ? lines.length : next) - from > 140;
+  });
+  assert.deepEqual(long, [], 'a release is told in 140 lines: what there is, by area, no diary');
+});
+
 test('CONTRIBUTING names files, scripts and tests that are there', () => {
   const page = readFileSync(join(packageRoot, 'CONTRIBUTING.md'), 'utf8');
   // NAME and FILE stand for others, `mirror` is the example; compiled files are named by dist/, one source each.
