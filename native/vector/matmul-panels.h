@@ -65,6 +65,35 @@ template <int R> WICK_FN void turnTwo(const float* const* from, float* to, int64
     for (int i = 0; i < 2; i++) to[i] = from[i][k];
 }
 
+#if defined(WICK_ISA_AVX512)
+// to[k * 14 + i] = from[i * across + k] for 14 rows i and 16 values of k. What is stored beyond a row of 14 is
+// overwritten by the next one, except behind the last.
+WICK_FN void turnFourteen(const float* from, int64_t across, float* to) {
+  __m512 v[16], t[16];
+#pragma GCC unroll 16
+  for (int i = 0; i < 16; i++) v[i] = i < 14 ? _mm512_loadu_ps(from + i * across) : _mm512_setzero_ps();
+    // Fours of rows and columns are turned within 128 bits, then the fours change places.
+#pragma GCC unroll 4
+  for (int i = 0; i < 16; i += 4) {
+    const __m512 a = _mm512_unpacklo_ps(v[i], v[i + 1]), b = _mm512_unpackhi_ps(v[i], v[i + 1]);
+    const __m512 c = _mm512_unpacklo_ps(v[i + 2], v[i + 3]), d = _mm512_unpackhi_ps(v[i + 2], v[i + 3]);
+    t[i] = _mm512_shuffle_ps(a, c, 0x44), t[i + 1] = _mm512_shuffle_ps(a, c, 0xee);
+    t[i + 2] = _mm512_shuffle_ps(b, d, 0x44), t[i + 3] = _mm512_shuffle_ps(b, d, 0xee);
+  }
+#pragma GCC unroll 4
+  for (int k = 0; k < 4; k++) {
+    const __m512 a = _mm512_shuffle_f32x4(t[k], t[k + 4], 0x88), b = _mm512_shuffle_f32x4(t[k], t[k + 4], 0xdd);
+    const __m512 c = _mm512_shuffle_f32x4(t[k + 8], t[k + 12], 0x88),
+                 d = _mm512_shuffle_f32x4(t[k + 8], t[k + 12], 0xdd);
+    v[k] = _mm512_shuffle_f32x4(a, c, 0x88), v[k + 8] = _mm512_shuffle_f32x4(a, c, 0xdd);
+    v[k + 4] = _mm512_shuffle_f32x4(b, d, 0x88), v[k + 12] = _mm512_shuffle_f32x4(b, d, 0xdd);
+  }
+#pragma GCC unroll 16
+  for (int k = 0; k < 15; k++) _mm512_storeu_ps(to + k * 14, v[k]);
+  _mm512_mask_storeu_ps(to + 15 * 14, 0x3fff, v[15]);
+}
+#endif
+
 // One panel: to[k * R + i] = from[i * across + k * along] for i < count (zeros up to R) and k < depth.
 template <class S, class E, int R>
 void packPanel(const S* from, int64_t across, int64_t along, int64_t count, int64_t depth, E* to) {
@@ -82,9 +111,15 @@ void packPanel(const S* from, int64_t across, int64_t along, int64_t count, int6
     if constexpr (sizeof(E) == 4) {
       constexpr int64_t STEP = 128;
       float wide[4][STEP];
+      int64_t begin = 0;
+#if defined(WICK_ISA_AVX512)
+      if constexpr (Same<S, E>::value && R == 14)
+        if (count == R)
+          for (; begin + 16 <= depth; begin += 16) turnFourteen(from + begin, across, to + begin * R);
+#endif
       for (int i = 0; i < R; i += 4) {
         int rows = R - i < 4 ? R - i : 4;
-        for (int64_t k = 0; k < depth; k += STEP) {
+        for (int64_t k = begin; k < depth; k += STEP) {
           int64_t n = depth - k < STEP ? depth - k : STEP;
           const float* lines[4];
           for (int j = 0; j < rows; j++) {

@@ -41,16 +41,23 @@ template <class V, class E, int R, int N> WICK_FN void step(V (&acc)[R][N], cons
 }
 #endif
 
-// c[ROWS][columns] (+)= a panel * the first N vectors of b panel. `row` is the distance of rows in c.
-template <int N, class E> WICK_FN void tile(int64_t depth, const E* a, const E* b, E* c, int64_t row, bool add) {
+// c[R][columns] (+)= the first R rows of a panel * the first N vectors of b panel. `row` is the distance of rows in c,
+// whose lines are asked for before they are needed.
+template <int R, int N, class E> WICK_FN void tile(int64_t depth, const E* a, const E* b, E* c, int64_t row, bool add) {
   typedef Vec<E> V;
-  constexpr int R = Tile<E>::ROWS, W = Tile<E>::VECTORS * V::N;
+  constexpr int ROWS = Tile<E>::ROWS, W = Tile<E>::VECTORS * V::N;
+#if defined(WICK_ISA_AVX512)
+#pragma GCC unroll 16
+  for (int i = 0; i < R; i++)
+#pragma GCC unroll 4
+    for (int j = 0; j < N; j++) __builtin_prefetch(c + i * row + j * V::N, 1);
+#endif
   V acc[R][N];
 #pragma GCC unroll 16
   for (int i = 0; i < R; i++)
 #pragma GCC unroll 4
     for (int j = 0; j < N; j++) acc[i][j] = V(E(0));
-  for (int64_t k = 0; k < depth; k++, a += R, b += W) {
+  for (int64_t k = 0; k < depth; k++, a += ROWS, b += W) {
     V bv[N];
 #pragma GCC unroll 4
     for (int j = 0; j < N; j++) bv[j] = V::load(b + j * V::N);
@@ -67,11 +74,22 @@ template <int N, class E> WICK_FN void tile(int64_t depth, const E* a, const E* 
     }
 }
 
-template <int N, class E>
+template <int R, int N, class E>
 WICK_FN void narrowest(int64_t vectors, int64_t depth, const E* a, const E* b, E* c, int64_t row, bool add) {
   if constexpr (N > 1)
-    if (vectors < N) return narrowest<N - 1>(vectors, depth, a, b, c, row, add);
-  tile<N>(depth, a, b, c, row, add);
+    if (vectors < N) return narrowest<R, N - 1>(vectors, depth, a, b, c, row, add);
+  tile<R, N>(depth, a, b, c, row, add);
+}
+// The same with as few rows as `rows` need, of 4, 8 and all: the last rows of a matrix seldom fill a tile.
+template <class E>
+WICK_FN void smallest(int64_t rows, int64_t vectors, int64_t depth, const E* a, const E* b, E* c, int64_t row,
+                      bool add) {
+  constexpr int R = Tile<E>::ROWS, N = Tile<E>::VECTORS;
+  if constexpr (R > 4)
+    if (rows <= 4) return narrowest<4, N>(vectors, depth, a, b, c, row, add);
+  if constexpr (R > 8)
+    if (rows <= 8) return narrowest<8, N>(vectors, depth, a, b, c, row, add);
+  narrowest<R, N>(vectors, depth, a, b, c, row, add);
 }
 
 // A packed block times packed panels into c of E, rows `row` apart and columns adjacent. Panels that are shared come
@@ -96,7 +114,7 @@ void blockTimesPanels(int64_t m, int64_t n, int64_t depth, const E* a, const E* 
       const int64_t vectors = (columns + Vec<E>::N - 1) / Vec<E>::N;
       if (j + W < n)
         for (int64_t q = 0; q < ahead; q += LINE) __builtin_prefetch(bp + W * depth + i / R * ahead + q, 0, 2);
-      narrowest<Tile<E>::VECTORS>(vectors, depth, ap, bp, to, step, adds);
+      smallest(rows, vectors, depth, ap, bp, to, step, adds);
       if (whole) continue;
       for (int64_t r = 0; r < rows; r++)
         for (int64_t q = 0; q < columns; q++) {

@@ -123,6 +123,13 @@ template <class E> int64_t slabDepth(int64_t k) {
   return roundUp((k + slabs - 1) / slabs, 4);
 }
 
+// Rows of a packed block that a core's cache keeps while panels go by, of `height`: even parts of it.
+template <class E> int64_t cachedRows(int64_t height, int64_t depth) {
+  constexpr int64_t R = Tile<E>::ROWS;
+  const int64_t most = BLOCK_BYTES / (int64_t)sizeof(E) / depth / R * R, parts = (height + most - 1) / most;
+  return roundUp((height + parts - 1) / parts, R);
+}
+
 // Panels that a task takes: at most GROUP, and as many as share them evenly among the threads.
 struct Share {
   int64_t each, longest;  // of a task, of a thread
@@ -131,7 +138,9 @@ Share evenPanels(int64_t panels) {
   Share best = {GROUP, INT64_MAX};
   for (int64_t each = GROUP; each >= 1; each--) {
     const int64_t tasks = (panels + each - 1) / each, threads = wick::threadCount();
-    const int64_t longest = (tasks + threads - 1) / threads * each;
+    // Where one task is left over for a last round, it is the one that may have fewer.
+    const int64_t missing = tasks % threads == 1 % threads ? tasks * each - panels : 0;
+    const int64_t longest = (tasks + threads - 1) / threads * each - missing;
     if (longest < best.longest) best = {each, longest};
   }
   return best;
@@ -144,7 +153,8 @@ template <class S> void low(const Product& p, bool accumulate) {
   constexpr int64_t R = Tile<E>::ROWS, W = Tile<E>::VECTORS * Vec<E>::N;
   const S* a = reinterpret_cast<const S*>(p.a.data);
   const int64_t depth = slabDepth<E>(p.k), slabs = (p.k + depth - 1) / depth, height = roundUp(p.m, R),
-                panels = height / R, columns = evenPanels((p.n + W - 1) / W).each * W;
+                panels = height / R, columns = evenPanels((p.n + W - 1) / W).each * W,
+                rows = cachedRows<E>(height, depth);
   E* block = static_cast<E*>(scratch(wick::SCRATCH_B, (size_t)height * p.k * sizeof(E)));
   parallel(slabs * panels, 1 + 65536 / (R * depth), [&](int64_t begin, int64_t end) {
     for (int64_t q = begin; q < end; q++) {
@@ -161,7 +171,9 @@ template <class S> void low(const Product& p, bool accumulate) {
       for (int64_t k0 = 0; k0 < p.k; k0 += depth) {
         const int64_t d = least(p.k - k0, depth);
         packColumns<S, E, (int)W>(p, j0, n, k0, d, group);
-        blockTimesPanels(p.m, n, d, block + k0 * height, group, to.c, to.row, to.adds(k0 > 0), false);
+        for (int64_t i = 0; i < p.m; i += rows)
+          blockTimesPanels(least(p.m - i, rows), n, d, block + k0 * height + i * d, group, to.c + i * to.row, to.row,
+                           to.adds(k0 > 0), false);
       }
       to.finish();
     }
