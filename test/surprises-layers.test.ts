@@ -423,7 +423,7 @@ test('modules where no parameters are looked for are refused: they would not be 
     class Net extends nn.Module {
       parts = held;
     }
-    const says = new RegExp(`Net: the field parts holds modules in ${where}, where`);
+    const says = new RegExp(`parameters: parts holds modules in ${where}, where they are not found`);
     assert.throws(() => new Net().parameters(), says);
     assert.throws(() => new Net().stateDict(), says);
     assert.throws(

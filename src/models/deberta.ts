@@ -3,7 +3,7 @@
 import { UnsupportedError } from '../base/errors.js';
 import { activation } from '../nn/activation.js';
 import { type Embedding, embedding, type LayerNorm, layerNorm, Linear, linear } from '../nn/layers.js';
-import { Module } from '../nn/module.js';
+import { type Field, Module, storedName } from '../nn/module.js';
 import type { VarBuilder } from '../nn/var-builder.js';
 import { arange, tensor } from '../tensor/create.js';
 import { keep, scope } from '../tensor/scope.js';
@@ -210,6 +210,12 @@ class Deberta extends TextEncoder {
     this.parts = parts;
     this.classifier = classifier;
     this.#rowOf = rowOf;
+  }
+  /** What its parts hold is its own: trained, moved and given back with it. */
+  override *fields(): Iterable<Field> {
+    for (const field of super.fields()) if (field.key !== 'parts') yield field;
+    const owner = this.parts as unknown as Record<string, unknown>;
+    for (const [key, value] of Object.entries(owner)) yield { name: storedName(key), value, owner, key };
   }
   forward(input: EncoderInput): EncoderOutput {
     this.checkInput(input);

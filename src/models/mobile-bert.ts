@@ -67,12 +67,25 @@ class Normed extends Module {
   }
 }
 
+/** Two products, what went in added, and a norm. */
+class Feed extends Module {
+  readonly mlp: FeedForward;
+  readonly norm: Norm;
+  constructor(mlp: FeedForward, norm: Norm) {
+    super();
+    this.mlp = mlp;
+    this.norm = norm;
+  }
+  forward(x: Tensor): Tensor {
+    return this.norm.forward(this.mlp.forward(x).add(x));
+  }
+}
 class MobileBlock extends Module {
   readonly into: Normed | undefined;
   readonly keysInto: Normed | undefined;
   readonly attention: MultiHead;
   readonly norm1: Norm;
-  readonly feeds: readonly { readonly mlp: FeedForward; readonly norm: Norm }[];
+  readonly feeds: readonly Feed[];
   readonly back: Normed | undefined;
   readonly #narrowAttention: boolean;
   constructor(c: MobileConfig, vb: VarBuilder) {
@@ -94,10 +107,8 @@ class MobileBlock extends Module {
     this.norm1 = normOf(c, vb.pp('attention.output.LayerNorm'), narrow);
     const names = ['intermediate.dense', 'output.dense'] as const;
     // The last one's norm has PyTorch's own epsilon.
-    const feed = (at: VarBuilder, eps?: number) => ({
-      mlp: feedForward(at, names, narrow, inner, c.activation),
-      norm: normOf(c, at.pp('output.LayerNorm'), narrow, eps),
-    });
+    const feed = (at: VarBuilder, eps?: number): Feed =>
+      new Feed(feedForward(at, names, narrow, inner, c.activation), normOf(c, at.pp('output.LayerNorm'), narrow, eps));
     this.feeds = [...Array.from({ length: c.feeds - 1 }, (_, i) => feed(vb.pp('ffn', i))), feed(vb, 1e-5)];
     this.back = c.bottleneck ? new Normed(c, vb.pp('output.bottleneck'), narrow, width) : undefined;
   }
@@ -106,7 +117,7 @@ class MobileBlock extends Module {
     const [keys, values] = this.#narrowAttention ? [own, own] : [this.keysInto?.forward(x) ?? x, x];
     const attended = this.attention.forward(keys, { values, ...(mask && { mask }) });
     let y = this.norm1.forward(attended.add(own));
-    for (const { mlp, norm } of this.feeds) y = norm.forward(mlp.forward(y).add(y));
+    for (const feed of this.feeds) y = feed.forward(y);
     return this.back?.forward(y, x) ?? y;
   }
 }

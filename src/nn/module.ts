@@ -99,15 +99,7 @@ export abstract class Module {
   /** Every tensor field of this module and of modules in its fields, arrays included. */
   *#slots(prefix = ''): Generator<Slot> {
     const buffers = this.buffers();
-    for (const field of this.fields()) {
-      if (hidesModules(field.value))
-        throw new ArgumentError(
-          `${this.constructor.name}: the field ${field.key} holds modules in ` +
-            `${field.value instanceof Map ? 'a Map' : field.value instanceof Set ? 'a Set' : 'an object'}, where their ` +
-            'parameters are not found and would not be trained; a list or a ModuleDict has parts',
-        );
-      yield* Module.#slotsOf(field, `${prefix}${field.name}`, buffers);
-    }
+    for (const field of this.fields()) yield* Module.#slotsOf(field, `${prefix}${field.name}`, buffers);
   }
   static *#slotsOf({ value, owner, key }: Field, name: string, buffers: readonly string[]): Generator<Slot> {
     const buffer = buffers.includes(key);
@@ -119,6 +111,12 @@ export abstract class Module {
         const inner = { name, value: value[i] as unknown, owner: value as unknown as Record<string, unknown> };
         yield* Module.#slotsOf({ ...inner, key: String(i) }, `${name}.${i}`, buffer ? [String(i)] : []);
       }
+    else if (hidesModules(value))
+      throw new ArgumentError(
+        `parameters: ${name} holds modules in ` +
+          `${value instanceof Map ? 'a Map' : value instanceof Set ? 'a Set' : 'an object'}, where they are not found ` +
+          'and would not be trained; a list, a ModuleDict or a module of their own has parts',
+      );
   }
 
   /** Parameters and buffers by name; the tensors themselves, not copies. */
