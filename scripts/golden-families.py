@@ -594,13 +594,14 @@ SWIN = dict(image_size=32, patch_size=2, embed_dim=8, depths=[2, 2], num_heads=[
 STAGES = dict(hidden_sizes=[8, 12, 16], depths=[1, 2, 1], num_labels=3)
 VISION = {
     AutoModel: {
-        'deit': ('deit', PLAIN), 'dinov2': ('dinov2', DINO), 'beit': ('beit', PLAIN),
+        'vit_msn': ('vit_msn', PLAIN), 'deit': ('deit', PLAIN), 'dinov2': ('dinov2', DINO), 'beit': ('beit', PLAIN),
         'swin': ('swin', {**SWIN, 'image_size': 28, 'window_size': 5}),
         'resnet': ('resnet', dict(STAGES, embedding_size=8)),
         'convnext': ('convnext', dict(STAGES, num_stages=3)),
         'dinov2_with_registers': ('dinov2_with_registers', dict(DINO, num_register_tokens=3)),
     },
     AutoModelForImageClassification: {
+        'vit_msn-c': ('vit_msn', dict(PLAIN, qkv_bias=False)),
         'dinov2-c': ('dinov2', dict(DINO, use_swiglu_ffn=True)),
         'dinov2_with_registers-c': ('dinov2_with_registers', dict(DINO, num_register_tokens=3)),
         'beit-c': ('beit', dict(PLAIN, use_relative_position_bias=True)),
@@ -632,7 +633,9 @@ def vision_answers(model, _, seed):
     if 'logits' in out:
         found['logits'] = out.logits
     else:
-        found['hidden'], found['logits'] = out.last_hidden_state, out.pooler_output.flatten(1)
+        found['hidden'] = out.last_hidden_state
+        vector = getattr(out, 'pooler_output', None)
+        found['logits'] = (out.last_hidden_state[:, 0] if vector is None else vector).flatten(1)
     return {k: v.numpy().astype(np.float32) for k, v in found.items()}
 
 
@@ -1100,6 +1103,9 @@ def run(stem, kinds, base, names, make, answer):
             save_file(stored, file, metadata={'format': 'pt'})
             config = json.load(open(os.path.join(at, 'config.json')))
             model = own.from_pretrained(at, dtype=torch.float32, **how).eval()
+        # transformers writes the layers of ViT MSN's classifier without the prefix that the hub's files have.
+        if name == 'vit_msn-c':
+            specs = {f'vit.{k}' if k.startswith(('encoder.', 'layernorm.')) else k: v for k, v in specs.items()}
         known['models'][name] = {'config': config, 'tensors': specs}
         if make is AutoModelForSeq2SeqLM:
             model.rules = known['models'][name]['rules'] = RULES.get(name, {})

@@ -1,5 +1,5 @@
-// Vision transformers: an image in patches, a class token, blocks. ViT, DeiT (a token more), DINOv2 (factors, pictures
-// of any size), BEiT (scores by distance); the vision halves of CLIP and SigLIP share parts.
+// Vision transformers: an image in patches, a class token, blocks. ViT (MSN's, too), DeiT (a token more), DINOv2
+// (factors, pictures of any size), BEiT (scores by distance); the vision halves of CLIP and SigLIP share parts.
 import { ArgumentError, UnsupportedError } from '../base/errors.js';
 import { activation } from '../nn/activation.js';
 import { type Conv2d, conv2d, type LayerNorm, layerNorm, type Linear, linear } from '../nn/layers.js';
@@ -105,6 +105,8 @@ interface VitKind {
   readonly bareKeys?: boolean;
   /** Pictures of other sizes have positions between those that were learnt. */
   readonly stretches?: 'cubic' | 'smoothed';
+  /** Of its norms where a config does not say; default 1e-12. */
+  readonly eps?: number;
 }
 const NAMES: VitKind['names'] = {
   norm1: 'layernorm_before',
@@ -124,6 +126,7 @@ const DINO: VitKind = {
   scales: ['layer_scale1.lambda1', 'layer_scale2.lambda1'],
   pools: 'first and mean',
   stretches: 'cubic',
+  eps: 1e-6,
 };
 const BEIT: VitKind = {
   prefix: 'beit',
@@ -134,6 +137,7 @@ const BEIT: VitKind = {
 };
 const KINDS: Readonly<Record<string, VitKind>> = {
   vit: { prefix: 'vit', tokens: ['cls_token'], names: NAMES },
+  vit_msn: { prefix: 'vit', tokens: ['cls_token'], names: NAMES, eps: 1e-6 },
   deit: { prefix: 'deit', tokens: ['cls_token', 'distillation_token'], names: NAMES },
   dinov2: DINO,
   dinov2_with_registers: { ...DINO, prefix: 'dinov2_with_registers', stretches: 'smoothed' },
@@ -281,7 +285,7 @@ function vit(c: Config, source: ModelSource): Vit {
     layers: c.count('num_hidden_layers'),
     heads: c.count('num_attention_heads', undefined, 1),
     inner: inner ?? c.count('intermediate_size'),
-    eps: c.number('layer_norm_eps', kind.stretches ? 1e-6 : 1e-12),
+    eps: c.number('layer_norm_eps', kind.eps ?? 1e-12),
     activation: c.activation('hidden_act', 'gelu'),
     image: sideLengths(c, 'image_size'),
     patch: sideLengths(c, 'patch_size'),
