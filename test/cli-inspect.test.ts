@@ -98,6 +98,16 @@ test("a file's text cannot move the cursor", () => {
   assert.equal(printable('a\x1b[2Jb\nc\u009bd\u202ee ü😀'), 'a\\u001b[2Jb\\nc\ufffdd\ufffde ü😀');
 });
 
+test('a file that is none of the formats is told so, one that is called safetensors what is wrong with it', () => {
+  const folder = scratch();
+  for (const [name, said] of [
+    ['notes.txt', /notes\.txt: is no GGUF, safetensors, PyTorch, npz or npy file by its first bytes\n$/],
+    ['notes.safetensors', /notes\.safetensors: at byte 0: header length is \d+, at most \d+ can be\n$/],
+  ] as const) {
+    writeFileSync(join(folder, name), 'once upon a time there was no tensor');
+    assert.match(wick('inspect', join(folder, name)).stderr, said);
+  }
+});
 test('bad input is one sentence', () => {
   const broken = join(scratch(), 'broken.gguf');
   writeFileSync(broken, Buffer.from('GGUF\x03\0\0\0\xff\xff', 'latin1'));

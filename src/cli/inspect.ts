@@ -1,7 +1,9 @@
 // `wick inspect FILE`: what a tensor file holds, as tables that fit the terminal or as JSON.
 import { parseArgs } from 'node:util';
-import { ArgumentError } from '../base/errors.js';
+import { ArgumentError, FormatError } from '../base/errors.js';
 import { describeFile, elementsOf, type FileDescription } from '../io/describe.js';
+import { pathKind } from '../io/byte-source.js';
+import { sniff } from '../io/open.js';
 import { bytes, fit, printable, table } from './table.js';
 
 const HELP = `wick inspect FILE           metadata and tensors of a GGUF, safetensors, PyTorch, npz or npy file;
@@ -21,9 +23,20 @@ export function run(argv: readonly string[]): number {
   if (positionals.length !== 1)
     throw new ArgumentError(`inspect: one file is looked at, ${positionals.length} are given; wick inspect FILE`);
   const [path] = positionals;
-  const file = describeFile(path);
+  const file = described(path);
   console.log(values.json ? json(path, file) : report(path, file));
   return 0;
+}
+
+/** What has no mark of its own is read as safetensors: where it is none, and is not called so, it may be anything. */
+function described(path: string): FileDescription {
+  try {
+    return describeFile(path);
+  } catch (error) {
+    if (!(error instanceof FormatError) || /\.(safetensors|json)$/.test(path)) throw error;
+    if (pathKind(path)?.isFile() !== true || sniff(path) !== 'safetensors') throw error;
+    throw new FormatError(`${path}: is no GGUF, safetensors, PyTorch, npz or npy file by its first bytes`);
+  }
 }
 
 interface Totals {
