@@ -118,6 +118,22 @@ test('the changelog has a section a release, and every entry stands under an are
   assert.deepEqual(long, [], 'a release is told in 140 lines: what there is, by area, no diary');
 });
 
+test('pages name npm scripts and compiled programs that are there', () => {
+  const pages = ['README.md', 'SECURITY.md', 'CHANGELOG.md', 'kernels/README.md'].map((f) => join(packageRoot, f));
+  for (const f of readdirSync(docsDir, { recursive: true, encoding: 'utf8' }))
+    if (f.endsWith('.md')) pages.push(join(docsDir, f));
+  const wrong = pages.flatMap((page) => {
+    const text = readFileSync(page, 'utf8');
+    const scripts = [...text.matchAll(/npm run (?:--silent )?([\w:-]+)/g)].map((m) => m[1]);
+    const programs = [...text.matchAll(/\bdist\/([\w/-]+)\.js/g)].map((m) => `${m[1]}.ts`);
+    return [
+      ...scripts.filter((name) => !Object.hasOwn(manifest.scripts, name)),
+      ...programs.filter((path) => !existsSync(join(packageRoot, path))),
+    ].map((name) => `${page}: ${name}`);
+  });
+  assert.deepEqual(wrong, []);
+});
+
 test('CONTRIBUTING names files, scripts and tests that are there', () => {
   const page = readFileSync(join(packageRoot, 'CONTRIBUTING.md'), 'utf8');
   // NAME and FILE stand for others, `mirror` is the example; compiled files are named by dist/, one source each.
