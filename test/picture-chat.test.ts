@@ -6,7 +6,7 @@ import { test } from 'node:test';
 import { UnsupportedError } from '../src/base/errors.js';
 import { readPicture } from '../src/media/pictures.js';
 import { PictureChat } from '../src/models/index.js';
-import { tensor } from '../src/tensor/create.js';
+import { tensor, zeros } from '../src/tensor/create.js';
 import type { Tensor } from '../src/tensor/tensor.js';
 import { chatFolder, chats, familyFolder, readers, skipChats } from './models-support.js';
 
@@ -57,6 +57,15 @@ test('messages, tensors and folders of newer make say the same', { skip: skipCha
   ];
   await chat.chat([{ role: 'user', content }], { maxTokens: answer.length });
   assert.deepEqual([heard.ids, heard.answer], [ids, answer]);
+  chat.dispose();
+});
+
+test("sides halfway between two sizes go to the even one, as Python's round has it", { skip: skipChats }, async () => {
+  const chat = await PictureChat.load(chatFolder('qwen2_vl'), { device: 'cpu' });
+  const heard = listening(chat);
+  // 22 / 4 is 5.5 and becomes 6, 18 / 4 is 4.5 and becomes 4: a token is 4 pixels wide.
+  await chat.chat('w9', { images: [zeros([3, 22, 18], { dtype: 'u8', device: 'cpu' })], maxTokens: 1 });
+  assert.equal(heard.ids.filter((id) => id === chat.model.imageToken).length, 6 * 4);
   chat.dispose();
 });
 
