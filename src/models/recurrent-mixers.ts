@@ -323,14 +323,35 @@ export class Mamba1Mixer extends Module {
 /** Where a text begins: nothing came before, and the first token counts in full. */
 const BEGINNING = {};
 
+/** A gate by blocks of channels, (b, t, inner) to the same. */
+class BlockGate extends Module {
+  /** (blocks, in, out). */
+  readonly weight: Tensor;
+  /** (blocks, out). */
+  readonly bias: Tensor | undefined;
+  constructor(w: Weights, role: 'stateRate' | 'stateStep', blocks: number, each: number) {
+    super();
+    this.weight = w.tensor(role, [blocks, each, each]);
+    this.bias = w.bias(role, [blocks, each]);
+  }
+  forward(value: Tensor): Tensor {
+    const [b, t, inner] = value.shape;
+    const [blocks, each] = this.weight.shape;
+    const rows = value.reshape([b * t, blocks, each]).permute([1, 0, 2]);
+    const made = rows.matmul(this.weight);
+    const whole = this.bias ? made.add(this.bias.unsqueeze(1)) : made;
+    return whole.permute([1, 0, 2]).reshape([b, t, inner]).cast('f32').sigmoid();
+  }
+}
+
 export class RecurrenceMixer extends Module {
   readonly feature: GatedRecurrence;
   /** What the convolution reads, and the branch that multiplies the answer. */
   readonly input: Linear;
   readonly weight: Tensor;
   readonly bias: Tensor | undefined;
-  /** Gates of the input and of fading, each (blocks, in, out) and (blocks, out). */
-  readonly gates: readonly { readonly weight: Tensor; readonly bias: Tensor | undefined }[];
+  /** Gates of the input and of fading. */
+  readonly gates: readonly BlockGate[];
   readonly decay: Tensor;
   readonly out: Linear;
   constructor(w: Weights, f: GatedRecurrence, hidden: number, deep?: Init) {
@@ -347,21 +368,9 @@ export class RecurrenceMixer extends Module {
     );
     this.weight = w.tensor('stateConv', [inner, 1, f.width]);
     this.bias = w.bias('stateConv', [inner]);
-    this.gates = (['stateRate', 'stateStep'] as const).map((role) => ({
-      weight: w.tensor(role, [blocks, each, each]),
-      bias: w.bias(role, [blocks, each]),
-    }));
+    this.gates = (['stateRate', 'stateStep'] as const).map((role) => new BlockGate(w, role, blocks, each));
     this.decay = w.tensor('stateDecay', [inner], undefined, 'weight', 'f32');
     this.out = w.linear([{ role: 'stateOut', outputs: hidden }], inner, deep);
-  }
-  /** A gate by blocks of channels, (b, t, inner) to the same. */
-  #gate(value: Tensor, { weight, bias }: RecurrenceMixer['gates'][number]): Tensor {
-    const [b, t, inner] = value.shape;
-    const { blocks } = this.feature;
-    const rows = value.reshape([b * t, blocks, inner / blocks]).permute([1, 0, 2]);
-    const made = rows.matmul(weight);
-    const whole = bias ? made.add(bias.unsqueeze(1)) : made;
-    return whole.permute([1, 0, 2]).reshape([b, t, inner]).cast('f32').sigmoid();
   }
   forward(x: Tensor, context: MixerContext): Tensor {
     const { inner, activation: name } = this.feature;
@@ -369,7 +378,7 @@ export class RecurrenceMixer extends Module {
     const t = x.shape[1];
     const all = this.input.forward(x);
     const value = convolved(step.withoutPads(all.narrow(2, 0, inner)), context, this.weight, this.bias);
-    const [opened, speed] = this.gates.map((g) => this.#gate(value, g));
+    const [opened, speed] = this.gates.map((gate) => gate.forward(value));
     const rate = speed.mul(this.decay.softplus()).affine(-8, 0);
     const first = step.rows(column(BEGINNING, (p) => (p === 0 ? 1 : 0))).reshape([-1, t, 1]);
     const later = first.affine(-1, 1);
