@@ -160,7 +160,7 @@ The text of Qwen2-VL, Qwen2.5-VL, Qwen3-VL (and its mixture), Qwen3.5, Gemma 3, 
 Llama 3.2 Vision, GLM-4.5V, PaddleOCR-VL and others that name the family of their text loads from the folder of the whole model.
 Further types that these rows serve: ${also.map((t) => `\`${t}\``).join(', ')}.
 Not served, and refused by their name: \`zamba\`, \`rwkv\`, \`xlstm\`,
-\`longcat_flash\`, \`doge\`, \`blt\`.
+\`longcat_flash\`, \`doge\`, \`blt\`, \`axk2\`, \`cohere_compass_text\`, \`cpmant\`, \`deepseek_v4\`, \`hrm_text\`, \`hy_v4\`, \`inkling_text\`, \`minimax_m3_vl_text\`, \`qwen4_exp_text\`, \`reformer\`, \`xlm\`, \`xlnet\`, \`zaya\`.
 
 ## Other models
 Small models of each were compared with transformers, too (test/models-encoders.test.ts, models-vision, models-sound,
