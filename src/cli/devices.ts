@@ -78,7 +78,11 @@ export function run(argv: readonly string[]): number {
     return 0;
   }
   const report = machineReport();
+  const terminal = process.stderr.isTTY;
+  // A clone compiles the simulation when it is first asked for, which takes seconds.
+  if (terminal) process.stderr.write('looking at the devices; the first time, the simulation is compiled ...');
   const host = [...['cpu', 'reference'].map(engineRow), ...[32, 64].map(simulationRow)];
+  if (terminal) process.stderr.write('\r\x1b[2K');
   const gpus = gpuRows(report.drivers);
   const prebuilt = prebuiltDirs().map((dir) => ({ dir, targets: prebuiltTargets(dir) }));
   if (values.json) {
