@@ -185,7 +185,7 @@ function command(line: string, talk: Conversation): 'go on' | 'answer' | 'end' {
       console.log(`saved to ${rest}`);
       return 'go on';
     case '/help':
-      helpLines(process.stdout.isTTY ? process.stdout.columns : 120).forEach((line) => console.log(line));
+      helpLines((process.stdout.isTTY && process.stdout.columns) || 120).forEach((line) => console.log(line));
       console.log('A line that ends with \\ goes on in the next one.');
       return 'go on';
     default:

@@ -46,8 +46,8 @@ export const printable = (text: string): string =>
       .replace(/^[^\\]$/u, '\ufffd'),
   );
 
-/** How wide the terminal is; nothing where there is none. */
-const terminalColumns = (): number | undefined => (process.stdout.isTTY ? process.stdout.columns : undefined);
+/** How wide the terminal is; nothing where there is none, or where it was never told its size and says 0. */
+const terminalColumns = (): number | undefined => (process.stdout.isTTY && process.stdout.columns) || undefined;
 
 /** Cells that give way keep as many characters. */
 const FEWEST = 8;
