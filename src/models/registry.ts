@@ -13,7 +13,7 @@ import { GGUF_ENCODERS } from './gguf-encoder.js';
 import { GGUF_T5 } from './gguf-t5.js';
 import { MOBILE_BERT_FAMILIES } from './mobile-bert.js';
 import type { ModelKind, ModelRow } from './model-row.js';
-import { PICTURE_LANGUAGE_FAMILIES } from './picture-language.js';
+import { PICTURE_LANGUAGE_FAMILIES } from './picture-families.js';
 import { ROTARY_BERT_FAMILIES } from './rotary-bert.js';
 import type { ModelFormat } from './source.js';
 import { SPECTROGRAM_FAMILIES } from './spectrogram-transformer.js';
