@@ -20,7 +20,7 @@ export { flowSummary } from './flow-summary.js';
 export { clipGradNorm, clipGradValue, gradNorm } from './clip.js';
 export { EMA, type EmaOptions } from './ema.js';
 export { type GumbelOptions, gumbelSoftmax, padSequence, type PadSequenceOptions } from './functions.js';
-export * as distributions from './distributions.js';
+export * as distributions from './distributions/index.js';
 export * as losses from './losses.js';
 export * from './loss-modules.js';
 export {
