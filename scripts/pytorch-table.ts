@@ -335,8 +335,7 @@ const DIFFERENT: Readonly<Record<string, string>> = {
   'values, indices = x.max(1); out, state = lstm(x)':
     '`const [a, b] = x.max(1)` takes two rows of the maxima, since a tensor is taken apart along its first dimension; ' +
     'places are `x.argmax(1)`, states `lstm.run(x)`',
-  'xlogy, xlog1py where x is 0':
-    'the gradient by x is 0, where PyTorch has log(y) for y above 0; both have 0 at xlogy(0, 0), and by y 0',
+  'xlogy(0, 0), xlog1py(0, -1)': 'the gradient by y is 0, where PyTorch has NaN; that by x is 0 in both',
   'nn.Upsample':
     '`interpolate` with its options by name, `new Upsample({ scale: 2 })`; a fraction as scale is the step',
   'x.sum(0), x.softmax(-1) of a single number':

@@ -94,13 +94,14 @@ export const formulaOps = rows({
     },
   }),
   xlog1py: composite({
-    ...formulaRow('x ln(1 + y), 0 where x is 0', [
+    ...formulaRow('x ln(1 + y), 0 where x is 0 and y is no NaN', [
       { inputs: [{ shape: [2, 3] }, { shape: [3], domain: [-0.5, 2] }], args: [{ input: 1 }] },
     ]),
     compose: (x: Tensor, y: Tensor): Tensor =>
       wide(x, (w) => {
-        const none = w.eq(0).logicalAnd(y.isNan().logicalNot());
-        return none.where(0, w.mul(none.where(0, y.cast(w.dtype)).log1p()));
+        const other = y.cast(w.dtype);
+        const none = w.eq(0).logicalAnd(other.le(-1).logicalOr(other.eq(Infinity)));
+        return w.mul(none.where(0, other).log1p()).add(0); // -0 becomes 0
       }),
   }),
   nanmedian: composite({

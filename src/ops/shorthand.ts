@@ -130,8 +130,9 @@ export const shorthandOps = rows({
     ...formulaRow('x log(y), 0 where x is 0 and y is no NaN', [two([2, 3], [3])], { domain: [1.2, 4] }),
     compose: (x: Tensor, y: Tensor): Tensor =>
       together([x, y], (a, b) => {
-        const none = a.eq(0).logicalAnd(b.isNan().logicalNot());
-        return a.mul(none.where(1, b).log());
+        // Only where the logarithm is not finite: elsewhere the gradient by x is the logarithm, at 0, too.
+        const none = a.eq(0).logicalAnd(b.le(0).logicalOr(b.eq(Infinity)));
+        return a.mul(none.where(1, b).log()).add(0); // -0 becomes 0
       }),
   }),
   sinc: composite({
