@@ -749,6 +749,21 @@ PICTURES[AutoModelForImageTextToText] |= {
                                 vision_config=TOWER)),
 }
 
+PIXTRAL = {**TOWER, 'model_type': 'pixtral', 'hidden_act': 'silu',
+           'rope_parameters': {'rope_type': 'axial', 'rope_theta': 100.0}}
+PICTURES[AutoModelForImageTextToText] |= {
+    'llava-c': ('llava', dict(text_config=dict(WRITER, model_type='mistral'), vision_config=PIXTRAL,
+                              image_token_index=70, vision_feature_layer=-1, vision_feature_select_strategy='full')),
+    'llava-d': ('llava', dict(text_config=dict(WRITER, model_type='llama'), vision_config={**PIXTRAL, 'hidden_act': 'gelu'},
+                              image_token_index=70, vision_feature_layer=[-2, 0], vision_feature_select_strategy='full')),
+    'mistral3': ('mistral3', dict(text_config=dict(WRITER, model_type='mistral', rms_norm_eps=1e-3),
+                                  vision_config=PIXTRAL, image_token_index=70, tie_word_embeddings=False)),
+    'mistral3-b': ('mistral3', dict(text_config=dict(WRITER, model_type='ministral3', tie_word_embeddings=True),
+                                    vision_config=PIXTRAL, image_token_index=70, tie_word_embeddings=True,
+                                    spatial_merge_size=1, vision_feature_layer=[-2], multimodal_projector_bias=True,
+                                    projector_hidden_act='relu')),
+}
+
 
 READER = dict(vocab_size=80, hidden_size=32, encoder_hidden_size=24, intermediate_size=40, num_hidden_layers=2,
               num_attention_heads=4, max_position_embeddings=40, bos_token_id=61, pad_token_id=0, eos_token_id=2,
@@ -788,6 +803,8 @@ def picture_answers(model, _, seed):
         return tiled_answers(model, words, g)
     if model.config.model_type in ('idefics3', 'smolvlm'):
         return shuffled_answers(model, words, g)
+    if model.config.vision_config.model_type == 'pixtral':
+        return sized_answers(model, words, g)
     given = dict(input_ids=ids, pixel_values=pixels, attention_mask=torch.ones_like(ids))
     if model.config.model_type != 'llava':  # what sees itself both ways: a prompt, or pictures
         given['token_type_ids'] = (ids == 70).long() if model.config.model_type == 'gemma3' else torch.zeros_like(ids)
@@ -828,6 +845,24 @@ def tiled_answers(model, words, g):
     return {k: v.numpy().astype(np.float32 if v.is_floating_point() else np.int32) for k, v in found.items()}
 
 
+def patches_of(pixels, sizes, side):
+    """Pictures without their padding: rows of patches one after the other."""
+    cut = [p[:, :h, :w].unfold(1, side, side).unfold(2, side, side) for p, (h, w) in zip(pixels, sizes.tolist())]
+    return torch.cat([c.permute(1, 2, 0, 3, 4).reshape(-1, 3 * side * side) for c in cut])
+
+
+def sized_answers(model, words, g):
+    """Pixtral's pictures are of any size: each is padded to the largest, and its size said."""
+    sizes = torch.tensor([[8, 16], [16, 8], [8, 16], [16, 8]])
+    merge = getattr(model.config, 'spatial_merge_size', 1)
+    picture = [torch.full((2, 8 // merge ** 2), 70)]
+    ids = torch.cat([words(2), *picture, words(3), *picture, words(4)], 1)
+    pixels = torch.randint(-8, 9, (4, 3, 16, 16), generator=g) / 4
+    given = dict(input_ids=ids, pixel_values=pixels, image_sizes=sizes, attention_mask=torch.ones_like(ids))
+    found = {'ids': ids, 'pixels': patches_of(pixels, sizes, 4), 'places': sizes // 4, **written(model, given)}
+    return {k: v.numpy().astype(np.float32 if v.is_floating_point() else np.int32) for k, v in found.items()}
+
+
 def shuffled_answers(model, words, g):
     """Two tiles a row, of the size that was learnt and (Idefics 3) of a smaller one."""
     tokens, side = (4, 24) if model.config.model_type == 'idefics3' else (4, 16)
@@ -858,6 +893,7 @@ TEMPLATE = ("{{ bos_token }}{% for m in messages %}{{ m['role'] }} :{% for p in 
 NAMED = {0: '<pad>', 1: '<s>', 2: '</s>', 3: '<unk>', 4: 'user', 5: 'assistant', 6: ':', 7: '\n', 70: '<image>',
          71: '<fake_token_around_image>', 72: '<global-img>', 73: '<row_1_col_1>', 74: '<row_1_col_2>',
          75: '<row_2_col_1>', 76: '<row_2_col_2>'}
+PIXTRAL_NAMES = {70: '[IMG]', 71: '[IMG_BREAK]', 72: '[IMG_END]'}
 QWEN_NAMES = {70: '<|image_pad|>', 71: '<|video_pad|>', 72: '<|vision_start|>', 73: '<|vision_end|>'}
 QWEN_PIXELS = dict(patch_size=2, temporal_patch_size=2, merge_size=2, min_pixels=40, max_pixels=400)
 SHUFFLED = dict(size=dict(longest_edge=30), max_image_size=dict(longest_edge=16))
@@ -880,6 +916,10 @@ CHATS = {  # the image processor and its fields, the processor and its, names of
                                                image_grid_pinpoints=TILES['image_grid_pinpoints']), 'LlavaOnevision',
                         dict(num_image_tokens=4, vision_feature_select_strategy='full',
                              vision_aspect_ratio='anyres_max_2'), {77: '<video>'}, '<image>'),
+    'llava-c': ('Pixtral', dict(size=dict(longest_edge=30), patch_size=dict(height=4, width=4)), 'Pixtral',
+                dict(patch_size=4), PIXTRAL_NAMES, '[IMG]'),
+    'mistral3': ('Pixtral', dict(size=dict(longest_edge=40), patch_size=dict(height=4, width=4), resample=2), 'Pixtral',
+                 dict(patch_size=4, spatial_merge_size=2), PIXTRAL_NAMES, '[IMG]'),
     'gemma3': ('Gemma3', dict(size=dict(height=16, width=16), image_seq_length=4), 'Gemma3', dict(image_seq_length=4),
                {70: '<image_soft_token>', 71: '<start_of_image>', 72: '<end_of_image>'}, '<start_of_image>'),
     'paligemma': ('Siglip', dict(size=dict(height=16, width=16), image_seq_length=16), 'PaliGemma', {}, {}, None),
@@ -902,7 +942,7 @@ def chat_answers(name, known):
     words = [names.get(i, f'w{i}') for i in range(80)]
     own = Tokenizer(models.WordLevel({w: i for i, w in enumerate(words)}, unk_token='<unk>'))
     own.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.Split('\n', 'isolated'), pre_tokenizers.Split(' ', 'removed')])
-    special = [w for w in words if w[0] == '<']
+    special = [w for w in words if w[0] in '<[']
     own.add_special_tokens(special)
     roles = {'image_token': names[70], 'boi_token': names[71], 'eoi_token': names[72]} if name == 'gemma3' else {}
     tokenizer = transformers.PreTrainedTokenizerFast(
@@ -912,7 +952,12 @@ def chat_answers(name, known):
     pictures = getattr(transformers, f'{kind}ImageProcessorPil')(**given)
     template = here and TEMPLATE.replace('HERE', here)
     videos = {'video_processor': None} if processor in ('Qwen2VL', 'Qwen2_5_VL', 'LlavaOnevision') else {}
-    cls = getattr(transformers, f'{processor}Processor')
+    if processor == 'Pixtral':  # it asks for torchvision and takes no more of it than a size, which Pillow's has, too
+        from transformers.models.pixtral import image_processing_pil_pixtral
+        sys.modules['transformers.models.pixtral.image_processing_pixtral'] = image_processing_pil_pixtral
+        from transformers.models.pixtral.processing_pixtral import PixtralProcessor as cls
+    else:
+        cls = getattr(transformers, f'{processor}Processor')
     cls.check_argument_for_proper_class = lambda *a, **k: None
     made_of = cls(image_processor=pictures, tokenizer=tokenizer, chat_template=template, **videos, **more)
     model = AutoModelForImageTextToText.from_pretrained(known, dtype=torch.float32, attn_implementation='eager').eval()
@@ -925,7 +970,7 @@ def chat_answers(name, known):
             text = made_of.apply_chat_template([{'role': 'user', 'content': content}], add_generation_prompt=True)
         else:
             text = 'w20 w31 w42'
-        batch = [images] if processor in ('LlavaOnevision', 'Idefics3', 'Gemma3') else images
+        batch = [images] if processor in ('LlavaOnevision', 'Idefics3', 'Gemma3', 'Pixtral') else images
         inputs = made_of(text=[text], images=batch, return_tensors='pt')
         with torch.no_grad():
             answer = model.generate(**inputs, max_new_tokens=6, do_sample=False)[0, inputs['input_ids'].shape[1]:]
@@ -933,7 +978,10 @@ def chat_answers(name, known):
             out = io.BytesIO()
             image.save(out, 'PNG')
             return base64.b64encode(out.getvalue()).decode()
-        pixels = inputs['pixel_values'].reshape(-1)
+        pixels = inputs['pixel_values']
+        if kind == 'Pixtral':
+            pixels = patches_of(pixels, inputs['image_sizes'], 4)
+        pixels = pixels.reshape(-1)
         asks[key] = {'images': [file(i) for i in images], 'ids': inputs['input_ids'][0].tolist(),
                      'pixels': [round(float(v), 6) for v in pixels[pixels != 0][::37]], 'answer': answer.tolist(),
                      'text': tokenizer.decode(answer, skip_special_tokens=True)}
@@ -943,6 +991,9 @@ def chat_answers(name, known):
         read = lambda n: json.load(open(os.path.join(at, n)))
         stored = {'preprocessor_config.json': read('preprocessor_config.json'), 'tokenizer.json': read('tokenizer.json'),
                   'tokenizer_config.json': read('tokenizer_config.json')}
+        if kind == 'Pixtral':  # whose patches and tokens the processor of both says
+            stored['processor_config.json'] = {k: v for k, v in made_of.to_dict().items()
+                                               if k not in ('image_processor', 'tokenizer')}
     return {'files': stored, 'template': template, 'asks': asks}
 
 

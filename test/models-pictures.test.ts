@@ -1,7 +1,7 @@
 // Models that read pictures and write text against transformers: logits and greedy answers.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { ArgumentError, UnsupportedError } from '../src/base/errors.js';
+import { ArgumentError, FormatError, UnsupportedError } from '../src/base/errors.js';
 import type { BlipMatcher } from '../src/models/blip.js';
 import type { CausalLM } from '../src/models/decoder.js';
 import { loadModel } from '../src/models/load.js';
@@ -85,10 +85,10 @@ test('pictures that a text does not name, and towers that are not served, are re
     () => model.forward(ids, pixels.narrow(0, 0, 1).contiguous()),
     (e: Error) => e instanceof ArgumentError && message.test(e.message),
   );
-  const tower = { ...(readers.llava.config.vision_config as object), model_type: 'pixtral' };
+  const tower = { ...(readers.llava.config.vision_config as object), model_type: 'vit' };
   assert.throws(
     () => open('llava', { vision_config: tower }),
-    (e: Error) => e instanceof UnsupportedError && /vision_config.model_type is "pixtral"/.test(e.message),
+    (e: Error) => e instanceof UnsupportedError && /vision_config.model_type is "vit"/.test(e.message),
   );
   model.dispose();
 });
@@ -148,6 +148,68 @@ test('what Qwen-VL does not see is refused by name', () => {
     [{ text_config: { ...text, rope_parameters: { rope_theta: 10, mrope_section: [2, 2, 2] } } }, /mrope_section is/],
   ];
   for (const [more, message] of changed) assert.throws(() => open('qwen2_5_vl', more), message);
+});
+
+test("Pixtral's first folders keep other names, and fields that mean nothing", () =>
+  scope(() =>
+    noGrad(() => {
+      const of = (key: string): Tensor => answerOf('llava-c', key, 'pictures');
+      const folder = familyFolder(
+        'llava-c',
+        (f) => {
+          const { text_config: text, vision_config: vision, ...rest } = f.config as Record<string, any>;
+          const { rope_parameters: rope, ...tower } = vision;
+          const config = {
+            ...{ ...rest, ignore_index: -100, image_seq_length: 1 },
+            text_config: { ...text, is_composition: true },
+            vision_config: { ...tower, is_composition: true, head_dim: 12, rope_theta: rope.rope_theta },
+          };
+          const old = (name: string): string =>
+            name.replace('model.language_model.', 'language_model.model.').replace(/^model\.(vision|multi)/, '$1');
+          return { config, tensors: Object.fromEntries(Object.entries(f.tensors).map(([k, v]) => [old(k), v])) };
+        },
+        readers,
+      );
+      const { model } = loadModel<PictureLanguage>(folder, { kind: 'image-text-to-text', device: 'cpu' });
+      const got = model.forward(of('ids'), of('pixels'), of('places').toArray() as number[][]);
+      assert.ok(got.sub(of('logits')).abs().max().item() / of('logits').abs().max().item() <= 1e-4);
+      model.dispose();
+    }),
+  ));
+
+test('what Pixtral does not see is refused by name', () => {
+  const model = open('mistral3');
+  const of = (key: string): Tensor => answerOf('mistral3', key, 'pictures');
+  const places = of('places').toArray() as number[][];
+  const refused: [number[][], RegExp][] = [
+    [[[1, 8], ...places.slice(1)], /a grid is \[1, 8\]; it must be rows and columns of patches, both a multiple of 2/],
+    [[[1, 2, 4], ...places.slice(1)], /a grid is \[1, 2, 4\]; it must be rows and columns/],
+    [places.slice(1), /patches have shape \[32, 48\]; by their grids they are \(24, 48\)/],
+    [[], /by their grids they are \(0, 48\)/],
+  ];
+  for (const [grids, message] of refused)
+    assert.throws(
+      () => model.forward(of('ids'), of('pixels'), grids),
+      (e: Error) => e instanceof ArgumentError && message.test(e.message),
+    );
+  model.dispose();
+  const tower = readers.mistral3.config.vision_config as object;
+  const changed: [string, object, RegExp][] = [
+    ['mistral3', { vision_config: { ...tower, colour_bias: 1 } }, /vision_config.colour_bias is 1/],
+    ['mistral3', { vision_config: { ...tower, head_dim: 8 } }, /vision_config.head_dim is 8; 24 numbers of 2 heads/],
+    ['mistral3', { vision_config: { ...tower, model_type: 'vit' } }, /vision_config.model_type is "vit"/],
+    ['mistral3', { vision_config: { ...tower, patch_size: [4, 2] } }, /patch_size is \[4, 2\]; squares are served/],
+    ['mistral3', { vision_config: { ...tower, rope_parameters: { rope_type: 'yarn' } } }, /rope_type is "yarn"/],
+    ['mistral3', { vision_feature_layer: [-1, -2] }, /vision_feature_layer is \[-1, -2\]; one layer is served/],
+    ['mistral3', { vision_feature_layer: 4 }, /vision_feature_layer 4 is none of 3 layers/],
+    ['llava-c', { vision_feature_select_strategy: 'default' }, /vision_feature_select_strategy is "default"/],
+    ['llava-c', { vision_feature_select_strategy: null }, /vision_feature_select_strategy is "default"/],
+  ];
+  for (const [name, more, message] of changed)
+    assert.throws(
+      () => open(name, more),
+      (e: Error) => (e instanceof UnsupportedError || e instanceof FormatError) && message.test(e.message),
+    );
 });
 
 test('Idefics 3 sees tiles of other sizes, and LLaVA-OneVision a picture without its tiles', () =>

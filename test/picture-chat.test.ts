@@ -95,3 +95,39 @@ test('what a chat about pictures does not take is refused by name', { skip: skip
     );
   await assert.rejects(PictureChat.load(familyFolder('llava', (f) => f, readers)), /tells of pictures/);
 });
+
+test("of Pixtral's words and sizes, what does not fit its model is refused by name", { skip: skipChats }, async () => {
+  const { files, asks } = chats.mistral3;
+  const [own, both] = ['preprocessor_config.json', 'processor_config.json'].map((name) => files[name] as object);
+  const refused: [string, object, RegExp][] = [
+    [
+      'processor_config.json',
+      { ...both, image_break_token: '[NONE]' },
+      /image_break_token is \[NONE\], which the token/,
+    ],
+    ['processor_config.json', { ...both, image_token: 'w9' }, /image_token is w9, token 9; the model's .* is 70/],
+    ['processor_config.json', { ...both, frames: 2 }, /frames is 2/],
+    ['processor_config.json', { ...both, patch_size: { height: 4, width: 2 } }, /patch_size is 4 x 2; squares/],
+    ['preprocessor_config.json', { ...own, do_center_crop: true }, /do_center_crop is true/],
+    ['preprocessor_config.json', { ...own, do_resize: false }, /do_resize is false/],
+    ['preprocessor_config.json', { ...own, size: { shortest_edge: 9 } }, /size is served as a longest_edge/],
+  ];
+  for (const [name, json, message] of refused)
+    await assert.rejects(
+      PictureChat.load(chatFolder('mistral3', { [name]: json }), { device: 'cpu' }),
+      (e: Error) => e instanceof UnsupportedError && message.test(e.message),
+    );
+  const images = asks.one.images.map(bytes);
+  const other: [object, RegExp][] = [
+    [{ spatial_merge_size: 1 }, /a grid is \[5, 8\]; it must be .* both a multiple of 2/],
+    [{ patch_size: 2 }, /patches have shape \[\d+, 12\]; by their grids they are \(\d+, 48\)/],
+  ];
+  for (const [more, message] of other) {
+    const chat = await PictureChat.load(chatFolder('mistral3', { 'processor_config.json': { ...both, ...more } }), {
+      device: 'cpu',
+    });
+    await assert.rejects(chat.chat('w9', { images }), message);
+    await assert.rejects(chat.chat('w9', { images: [zeros([3, 1, 900], { dtype: 'u8' })] }), /no pixel is left/);
+    chat.dispose();
+  }
+});

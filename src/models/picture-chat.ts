@@ -11,10 +11,11 @@ import { tensor } from '../tensor/create.js';
 import { scope } from '../tensor/scope.js';
 import { Tensor } from '../tensor/tensor.js';
 import { type ChatMessage, type ChatOptions, loadTokenizer, type Tokenizer } from '../tokenizers/index.js';
-import { Config, isObject, type Json } from './config.js';
+import { Config, isObject } from './config.js';
 import { loadModel } from './load.js';
 import { PictureLanguage } from './picture-language.js';
 import { pictureTiles, type Prepared } from './picture-tiles.js';
+import { PixtralEye } from './pixtral-eye.js';
 
 /** A PNG or JPEG file's path or bytes, or bytes of colours as a tensor u8 (3, height, width). */
 export type PictureInput = string | Uint8Array | Tensor;
@@ -53,14 +54,41 @@ const WORDINGS: Readonly<Record<string, Wording>> = {
   smolvlm: { written: tilesWritten },
 };
 
+/** What holds for pictures of any size: rows end with a token, and the last one with another (Pixtral). */
+function rowsWording(both: Config, { imageToken }: PictureLanguage, tokenizer: Tokenizer): Wording {
+  both.ignore('processor_class', 'image_processor', 'tokenizer', 'chat_template', 'image_token_id');
+  const named = (name: string, unsaid: string): string => {
+    const token = both.text(name, unsaid);
+    const id = tokenizer.id(token);
+    if (id === undefined || (name === 'image_token' && id !== imageToken))
+      throw new UnsupportedError(
+        `${both.where}: ${name} is ${token}, ` +
+          (id === undefined ? 'which the tokenizer has not' : `token ${id}; the model's for pictures is ${imageToken}`),
+      );
+    return token;
+  };
+  named('image_token', '[IMG]');
+  const [row, end] = [named('image_break_token', '[IMG_BREAK]'), named('image_end_token', '[IMG_END]')];
+  both.refuseUnread();
+  return {
+    written: (token, _, { grid: [rows, columns] }) =>
+      Array<string>(rows).fill(token.repeat(columns)).join(row).concat(end),
+  };
+}
+
+/** processor_config.json, which is about pictures and texts together; empty where there is none. */
+function jointConfig(dir: string): Config {
+  const file = join(dir, 'processor_config.json');
+  return new Config(existsSync(file) ? readJsonFile(file) : {}, file);
+}
 /** preprocessor_config.json, or the part of processor_config.json that newer folders keep instead. */
-function pictureConfig(dir: string): Config {
-  const [own, joint] = ['preprocessor_config.json', 'processor_config.json'].map((name) => join(dir, name));
+function pictureConfig(dir: string, joint: Config): Config {
+  const own = join(dir, 'preprocessor_config.json');
   if (existsSync(own)) return new Config(readJsonFile(own), own);
-  const inside = existsSync(joint) ? (readJsonFile(joint) as Json).image_processor : undefined;
+  const inside = joint.get('image_processor');
   if (!isObject(inside))
     throw new UnsupportedError(`${dir}: neither preprocessor_config.json nor processor_config.json tells of pictures`);
-  return new Config(inside, `${joint}: image_processor`);
+  return new Config(inside, `${joint.where}: image_processor`);
 }
 
 /** A picture's bytes as a file would have them. */
@@ -81,7 +109,7 @@ interface Part {
 }
 const partsOf = ({ content }: ChatMessage): readonly Part[] => (Array.isArray(content) ? (content as Part[]) : []);
 
-/** Questions about pictures, answered in text (Qwen-VL, SmolVLM, LLaVA, Gemma 3, PaliGemma and others). */
+/** Questions about pictures, answered in text (Qwen-VL, SmolVLM, Pixtral, LLaVA, Gemma 3, PaliGemma and others). */
 export class PictureChat {
   /** The network itself. */
   readonly model: PictureLanguage;
@@ -89,24 +117,38 @@ export class PictureChat {
   readonly tokenizer: Tokenizer;
   readonly #prepare: ReturnType<typeof pictureTiles>;
   readonly #wording: Wording;
-  constructor(model: PictureLanguage, tokenizer: Tokenizer, prepare: ReturnType<typeof pictureTiles>, type: string) {
+  constructor(
+    model: PictureLanguage,
+    tokenizer: Tokenizer,
+    prepare: ReturnType<typeof pictureTiles>,
+    wording: Wording,
+  ) {
     this.model = model;
     this.tokenizer = tokenizer;
     this.#prepare = prepare;
-    this.#wording = WORDINGS[type] ?? {};
+    this.#wording = wording;
   }
   /** A folder, or owner/name on the Hugging Face hub. */
   static async load(name: string, options: BuilderOptions & HubOptions = {}): Promise<PictureChat> {
     const dir = await modelPath(name, options);
-    const config = pictureConfig(dir);
-    const prepare = pictureTiles(config);
+    const both = jointConfig(dir);
+    const config = pictureConfig(dir, both);
+    const prepare = pictureTiles(config, both);
     config.refuseUnread();
     const { model, type } = loadModel(dir, { ...options, kind: 'image-text-to-text' });
     if (!(model instanceof PictureLanguage)) {
       model.dispose();
       throw new UnsupportedError(`${dir}: models of type ${type} read a picture and no chat; load them by loadModel`);
     }
-    return new PictureChat(model, loadTokenizer(dir), prepare, type);
+    try {
+      const tokenizer = loadTokenizer(dir);
+      const anySize = model.eye instanceof PixtralEye;
+      const wording = anySize ? rowsWording(both, model, tokenizer) : (WORDINGS[type] ?? {});
+      return new PictureChat(model, tokenizer, prepare, wording);
+    } catch (e) {
+      model.dispose();
+      throw e;
+    }
   }
 
   /** A prompt's text, with one placeholder a picture. */

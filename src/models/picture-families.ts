@@ -1,6 +1,6 @@
 // Families that read pictures and write text, a row each: LLaVA, PaliGemma (whose prompt sees itself both ways), Gemma 3
-// (whose pictures do), Qwen-VL (whose tokens have places), LLaVA-NeXT, LLaVA-OneVision, Idefics 3 and SmolVLM (whose
-// pictures come in tiles).
+// (whose pictures do), Qwen-VL (whose tokens have places), Pixtral and Mistral 3 (whose pictures have any size),
+// LLaVA-NeXT, LLaVA-OneVision, Idefics 3 and SmolVLM (whose pictures come in tiles).
 import { FormatError, UnsupportedError } from '../base/errors.js';
 import { activation } from '../nn/activation.js';
 import { type Linear, linear, RmsNorm } from '../nn/layers.js';
@@ -16,6 +16,7 @@ import { DECODER_FAMILIES } from './families/index.js';
 import { keyed } from './features.js';
 import type { ModelRow } from './model-row.js';
 import { PictureLanguage, type Reading } from './picture-language.js';
+import { PatchMerger, PixtralEye, type PixtralTower, pixtralTower } from './pixtral-eye.js';
 import { qwenEye, type QwenKind } from './qwen-eye.js';
 import type { ModelSource } from './source.js';
 import { mostTilesOf, ShuffledEye, TileEye, tileSizes } from './tile-eyes.js';
@@ -100,10 +101,25 @@ interface Sides {
 const lastOf: Select = (tower, pixels) => tower.hidden(pixels);
 const TOWERS = ['model.vision_tower', 'vision_tower'].flatMap((p) => [`${p}.vision_model`, p]);
 const towerIn = ({ source, vision }: Sides): ReturnType<typeof towerOf> => towerOf(vision, within(source, TOWERS));
-const projector = ({ source }: Sides): VarBuilder =>
+const projector = (source: ModelSource): VarBuilder =>
   within(source, ['model.multi_modal_projector', 'multi_modal_projector']);
 
-/** LLaVA may read several layers, counted from behind, with or without the class token. */
+/** The tower's layers whose vectors are read, counted from behind or from what goes into the first. */
+function layersRead(c: Config, vision: Config, unsaid: number, layersUnsaid = 12): readonly number[] {
+  const given = typeof c.get('vision_feature_layer') === 'number' ? [c.number('vision_feature_layer')] : undefined;
+  const layers = given ?? (c.has('vision_feature_layer') ? c.numbers('vision_feature_layer') : [unsaid]);
+  const count = vision.count('num_hidden_layers', layersUnsaid);
+  if (layers.length === 0 || layers.some((i) => !Number.isInteger(i) || i > count || i < -count - 1))
+    throw new FormatError(`${c.where}: vision_feature_layer ${layers.join(', ')} is none of ${count} layers`);
+  return layers;
+}
+/** Two products to the text's width. */
+function twoProducts(c: Config, { source, text }: Pick<Sides, 'source' | 'text'>, from: number, bias: boolean): Layer {
+  const bend = c.activation('projector_hidden_act', 'gelu');
+  const sizes = [from, text.config.hiddenSize] as const;
+  return new TwoProducts(projector(source), sizes, c.flag('multimodal_projector_bias', bias), bend);
+}
+/** LLaVA may read several layers, with or without the class token. */
 function llavaParts(
   c: Config,
   sides: Sides,
@@ -111,12 +127,8 @@ function llavaParts(
 ): { readonly tower: VisionTower; readonly select: Select; readonly project: Layer; readonly tokens: number } {
   c.ignore('image_seq_length');
   c.only('vision_feature_select_strategy', 'default', 'full');
-  const given = typeof c.get('vision_feature_layer') === 'number' ? [c.number('vision_feature_layer')] : undefined;
-  const layers = given ?? (c.has('vision_feature_layer') ? c.numbers('vision_feature_layer') : [unsaid.layer]);
+  const layers = layersRead(c, sides.vision, unsaid.layer);
   const plain = c.text('vision_feature_select_strategy', unsaid.strategy) === 'default';
-  const count = sides.vision.count('num_hidden_layers', 12);
-  if (layers.some((i) => !Number.isInteger(i) || i > count || i < -count - 1))
-    throw new FormatError(`${c.where}: vision_feature_layer ${layers.join(', ')} is none of ${count} layers`);
   const { tower, width } = towerIn(sides);
   const select: Select = (tower, pixels) => {
     const all = tower.layers(pixels);
@@ -124,13 +136,42 @@ function llavaParts(
     const joined = parts.length === 1 ? parts[0] : parts[0].cat(parts.slice(1), 2);
     return plain ? joined.narrow(1, 1, joined.shape[1] - 1).contiguous() : joined;
   };
-  const bend = c.activation('projector_hidden_act', 'gelu');
-  const sizes = [layers.length * width, sides.text.config.hiddenSize] as const;
-  const project = new TwoProducts(projector(sides), sizes, c.flag('multimodal_projector_bias', true), bend);
+  const project = twoProducts(c, sides, layers.length * width, true);
   const tokens = patchesOf(tower) + Number(tower.classToken !== undefined) - Number(plain);
   return { tower, select, project, tokens };
 }
+/** Pixtral's tower has no class token to leave out, and 24 layers where a config does not say. */
+function pixtralParts(
+  c: Config,
+  { source, vision }: Sides,
+  unsaid: number,
+): { readonly tower: PixtralTower; readonly layers: readonly number[]; readonly width: number } {
+  const layers = layersRead(c, vision, unsaid, 24);
+  return { ...pixtralTower(vision, within(source, ['model.vision_tower', 'vision_tower'])), layers };
+}
+function llavaPixtral(c: Config, sides: Sides): Omit<Reading, 'imageToken'> {
+  c.ignore('image_seq_length');
+  const strategy = c.text('vision_feature_select_strategy', 'default');
+  if (strategy !== 'full')
+    throw new UnsupportedError(
+      `${c.where}: vision_feature_select_strategy is "${strategy}"; Pixtral's pictures have no token to leave out, and ` +
+        'only "full" is served',
+    );
+  const { tower, layers, width } = pixtralParts(c, sides, -2);
+  const project = twoProducts(c, sides, layers.length * width, true);
+  return { eye: new PixtralEye({ tower, merger: undefined, project }, layers) };
+}
+function mistral3(c: Config, sides: Sides): Omit<Reading, 'imageToken'> {
+  c.only('vision_feature_select_strategy', 'full');
+  const { tower, layers, width } = pixtralParts(c, sides, -1);
+  if (layers.length > 1)
+    throw new UnsupportedError(`${c.where}: vision_feature_layer is [${layers.join(', ')}]; one layer is served`);
+  const side = c.count('spatial_merge_size', 2, 1);
+  const merger = new PatchMerger(projector(sides.source), width, sides.text.config.norm.eps, side);
+  return { eye: new PixtralEye({ tower, merger, project: twoProducts(c, sides, width, false) }, layers) };
+}
 function llava(c: Config, sides: Sides): Omit<Reading, 'imageToken'> {
+  if (sides.vision.get('model_type') === 'pixtral') return llavaPixtral(c, sides);
   const { tower, select, project, tokens } = llavaParts(c, sides);
   return { eye: new TowerEye(tower, project, select, tokens) };
 }
@@ -177,12 +218,12 @@ function idefics3(c: Config, { source, vision, text }: Sides): Omit<Reading, 'im
 function paligemma(c: Config, sides: Sides): Omit<Reading, 'imageToken'> {
   const { vision, text } = sides;
   const written = text.config.hiddenSize;
-  c.ignore('hidden_size', 'ignore_index');
+  c.ignore('hidden_size');
   c.only('projection_dim', written);
   vision.only('projection_dim', written);
-  vision.ignore('vocab_size', 'num_image_tokens');
+  vision.ignore('num_image_tokens');
   const { tower, width } = towerIn(sides);
-  const project = linear(width, written, projector(sides).pp('linear'));
+  const project = linear(width, written, projector(sides.source).pp('linear'));
   return { eye: new TowerEye(tower, project, lastOf), bothWays: 'prompt' };
 }
 function gemma3(c: Config, sides: Sides): Omit<Reading, 'imageToken'> {
@@ -191,7 +232,7 @@ function gemma3(c: Config, sides: Sides): Omit<Reading, 'imageToken'> {
   const kernel = Math.floor(side / Math.floor(Math.sqrt(c.count('mm_tokens_per_image', 256, 1))));
   const { tower, width } = towerIn(sides);
   const sizes = [width, text.config.hiddenSize] as const;
-  const project = new Pooled(projector(sides), sizes, vision.number('layer_norm_eps', 1e-6), side, kernel);
+  const project = new Pooled(projector(sides.source), sizes, vision.number('layer_norm_eps', 1e-6), side, kernel);
   return { eye: new TowerEye(tower, project, lastOf, Math.floor(side / kernel) ** 2), bothWays: 'picture' };
 }
 
@@ -235,17 +276,19 @@ const tiedByEither = (json: Json): Json => ({
   ...json,
   tie_word_embeddings: json.tie_word_embeddings === true || (json.text_config as Json).tie_word_embeddings === true,
 });
-/** What the first folders of Idefics 3 and SmolVLM say beside their Llama, which transformers does not read either. */
+/** What the first folders say beside their text's fields, which transformers does not read either. */
 const UNREAD = [
   ...['_flash_attn_2_enabled', '_attn_implementation_autoset', 'neftune_noise_alpha', 'perceiver_config'],
   ...['pixel_shuffle_factor', 'qk_layer_norms', 'rope_interleaved', 'use_resampler', 'transformers.js_config'],
+  'is_composition',
 ];
 const plainText = ({ text_config, ...json }: Json): Json => ({
   ...json,
   text_config: Object.fromEntries(Object.entries(text_config as Json).filter(([name]) => !UNREAD.includes(name))),
 });
 const READINGS: Readonly<Record<string, ReadingRow>> = {
-  llava: { read: llava, token: 32000 },
+  llava: { read: llava, token: 32000, text: plainText },
+  mistral3: { read: mistral3, token: 10, text: plainText },
   llava_next: { read: tiled({ layer: -2, strategy: 'default' }, NEXT_SIZES, false), token: 32000 },
   llava_onevision: {
     read: tiled({ layer: -1, strategy: 'full' }, ONE_SIZES, true),
@@ -273,7 +316,8 @@ function pictureLanguage(c: Config, source: ModelSource): PictureLanguage {
   else if (!isObject(c.json.text_config)) throw new FormatError(`${c.where}: text_config must be given`);
   const { read, token, text: adapted } = READINGS[type];
   const imageToken = c.optional('image_token_index') ?? c.optional('image_token_id') ?? token;
-  c.ignore('image_token_index', 'image_token_id', 'boi_token_id', 'eoi_token_id');
+  c.ignore('image_token_index', 'image_token_id', 'boi_token_id', 'eoi_token_id', 'ignore_index');
+  vision.ignore('vocab_size');
   const json = adapted ? adapted(c.json) : c.json;
   const row = DECODER_FAMILIES.find((r) => r.types.includes(String(json.model_type))) as ModelRow<CausalLM>;
   const text = row.build(new Config(json, c.where), source, {});

@@ -1,5 +1,5 @@
-// Pictures as the models want them that read them beside text: of one size, as rows of patches (Qwen), or in tiles, as
-// a folder's files say.
+// Pictures as the models want them that read them beside text: of one size, as rows of patches (Qwen, Pixtral), or in
+// tiles, as a folder's files say.
 import { ArgumentError, UnsupportedError } from '../base/errors.js';
 import { MOST_PIXELS, type Picture } from '../media/pictures.js';
 import { resize } from '../media/resize.js';
@@ -11,11 +11,11 @@ import { bestSize, tileSizes } from './tile-eyes.js';
 /** A picture that is ready for its model. */
 export interface Prepared {
   readonly data: Float32Array;
-  /** (tiles, 3, height, width), or of Qwen's (patches, numbers). */
+  /** (tiles, 3, height, width), or of Qwen's and Pixtral's (patches, numbers). */
   readonly shape: readonly number[];
   /** What the model is told of it. */
   readonly place: Place;
-  /** Rows and columns of its tiles; none where there is the whole picture alone. */
+  /** Rows and columns of its tiles, none where there is the whole picture alone; of Pixtral's tokens. */
   readonly grid: readonly [rows: number, columns: number];
 }
 /** `alone`: no other picture stands in the same prompt. */
@@ -50,6 +50,30 @@ function stacked(tiles: readonly Picture[], colours: Colours): Pick<Prepared, 'd
   const data = new Float32Array(tiles.length * 3 * width * height);
   tiles.forEach((tile, i) => data.set(colours.of(tile), i * 3 * width * height));
   return { data, shape: [tiles.length, 3, height, width] };
+}
+
+/** Patches of a picture (3, height, width), square by square of `merge` patches a side, each `frames` times. */
+function patchRows(
+  pixels: Float32Array,
+  [rows, columns]: readonly [number, number],
+  patch: number,
+  merge = 1,
+  frames = 1,
+): { readonly data: Float32Array; readonly numbers: number } {
+  const [height, width, across] = [rows * patch, columns * patch, columns / merge];
+  const numbers = 3 * frames * patch * patch;
+  const data = new Float32Array(rows * columns * numbers);
+  let to = 0;
+  for (let i = 0; i < rows * columns; i++) {
+    const [square, within] = [Math.floor(i / merge ** 2), i % merge ** 2];
+    const top = (Math.floor(square / across) * merge + Math.floor(within / merge)) * patch;
+    const left = ((square % across) * merge + (within % merge)) * patch;
+    for (let colour = 0; colour < 3; colour++)
+      for (let frame = 0; frame < frames; frame++)
+        for (let y = 0; y < patch; y++)
+          for (let x = 0; x < patch; x++) data[to++] = pixels[(colour * height + top + y) * width + left + x];
+  }
+  return { data, numbers };
 }
 
 /** Qwen's: sides are multiples of a token's, within a number of pixels; patches square by square. */
@@ -92,19 +116,44 @@ function qwenPictures(c: Config): Prepare {
       );
     const pixels = colours.of(resize(picture, width, height, resample));
     const [rows, columns] = [height / patch, width / patch];
-    const data = new Float32Array(rows * columns * 3 * frames * patch * patch);
-    let to = 0;
-    for (let i = 0; i < rows * columns; i++) {
-      const [square, within] = [Math.floor(i / merge ** 2), i % merge ** 2];
-      const across = columns / merge;
-      const top = (Math.floor(square / across) * merge + Math.floor(within / merge)) * patch;
-      const left = ((square % across) * merge + (within % merge)) * patch;
-      for (let colour = 0; colour < 3; colour++)
-        for (let frame = 0; frame < frames; frame++)
-          for (let y = 0; y < patch; y++)
-            for (let x = 0; x < patch; x++) data[to++] = pixels[(colour * height + top + y) * width + left + x];
-    }
-    return { data, shape: [rows * columns, to / (rows * columns)], place: [1, rows, columns], grid: [0, 0] };
+    const { data, numbers } = patchRows(pixels, [rows, columns], patch, merge, frames);
+    return { data, shape: [rows * columns, numbers], place: [1, rows, columns], grid: [0, 0] };
+  };
+}
+
+/** A square side: a number, or the same one as height and width. */
+function patchSide(c: Config, name: string, unsaid: number): number {
+  const { height = unsaid, width = unsaid } = sizeOf(c, name, {});
+  if (height !== width) throw new UnsupportedError(`${c.where}: ${name} is ${height} x ${width}; squares are served`);
+  return height;
+}
+/**
+ * Pixtral's: no side is longer than one, and both are multiples of a token's; patches row by row. `both` is the config
+ * of the processor of pictures and texts, whose word on the sizes of patches and tokens counts.
+ */
+function pixtralPictures(c: Config, both: Config): Prepare {
+  const colours = new Colours(c, true);
+  c.ignore('do_pad'); // to the largest of a batch, and no model looks there
+  c.only('do_center_crop', false);
+  c.only('do_resize', true);
+  patchSide(c, 'patch_size', 16);
+  const [patch, merge] = [patchSide(both, 'patch_size', 16), both.count('spatial_merge_size', 1, 1)];
+  const { longest_edge, height: high, width: wide } = sizeOf(c, 'size', { longest_edge: 1024 });
+  const [tallest, widest] = [longest_edge ?? high, longest_edge ?? wide];
+  if (tallest === undefined || widest === undefined)
+    throw new UnsupportedError(`${c.where}: size is served as a longest_edge, or as height and width`);
+  const resample = c.count('resample', 3);
+  const unit = patch * merge;
+  return (picture) => {
+    const ratio = Math.max(1, picture.height / tallest, picture.width / widest);
+    const tokens = (side: number): number => Math.floor((Math.floor(side / ratio) - 1) / unit) + 1;
+    const grid = [tokens(picture.height), tokens(picture.width)] as const;
+    if (grid[0] < 1 || grid[1] < 1)
+      throw new ArgumentError(`image: ${picture.width} x ${picture.height} pixels; no pixel is left of one side`);
+    const [rows, columns] = grid.map((n) => n * merge);
+    const sized = resize(picture, columns * patch, rows * patch, resample);
+    const { data, numbers } = patchRows(colours.of(sized), [rows, columns], patch);
+    return { data, shape: [rows * columns, numbers], place: [rows, columns], grid };
   };
 }
 
@@ -196,22 +245,26 @@ const llavaPictures =
   };
 
 /** Processors that make more than one picture of one size, by the names that files give them. */
-const KINDS: Readonly<Record<string, (c: Config) => Prepare>> = {
+const KINDS: Readonly<Record<string, (c: Config, both: Config) => Prepare>> = {
   Qwen2VL: qwenPictures,
   Qwen2_5_VL: qwenPictures,
   Qwen3VL: qwenPictures,
+  Pixtral: pixtralPictures,
   Idefics3: ideficsPictures,
   SmolVLM: ideficsPictures,
   LlavaNext: llavaPictures(false),
   LlavaOnevision: llavaPictures(true),
 };
 
-/** By an image processor's config: how a picture becomes what its model takes. */
-export function pictureTiles(c: Config): Prepare {
+/**
+ * By an image processor's config, and that of the processor of pictures and texts: how a picture becomes what its model
+ * takes.
+ */
+export function pictureTiles(c: Config, both: Config): Prepare {
   const name = processorName(c);
   if (Object.hasOwn(KINDS, name)) {
     ignoreBookkeeping(c);
-    return KINDS[name](c);
+    return KINDS[name](c, both);
   }
   const plain = new PictureProcessor(c);
   return (picture) => {

@@ -11,6 +11,7 @@ import { keep } from '../tensor/scope.js';
 import type { Tensor } from '../tensor/tensor.js';
 import type { Config } from './config.js';
 import { Eye, type Place, type Places, type Seen } from './eye.js';
+import { attended, type Run, runsOf } from './eye-runs.js';
 import { feedForward, GatedFeedForward } from './parts.js';
 import type { RopeTable } from './rope.js';
 
@@ -42,25 +43,6 @@ type Norm = LayerNorm | RmsNorm;
 const EPS = 1e-6;
 const normOf = (c: QwenVision, vb: VarBuilder, width = c.width): Norm =>
   c.gated ? rmsNorm(width, vb, EPS) : layerNorm(width, vb, { eps: EPS });
-
-/** Rows `from` to `from + count * length` are `count` parts of one length, each of which looks at itself. */
-interface Run {
-  readonly from: number;
-  readonly count: number;
-  readonly length: number;
-}
-/** Parts of these lengths, one after the other; equal neighbours go together. */
-function runsOf(lengths: readonly number[]): Run[] {
-  const runs: Run[] = [];
-  let from = 0;
-  for (const length of lengths) {
-    const last = runs.at(-1);
-    if (last?.length === length) runs[runs.length - 1] = { ...last, count: last.count + 1 };
-    else runs.push({ from, count: 1, length });
-    from += length;
-  }
-  return runs;
-}
 
 class QwenBlock extends Module {
   readonly norm1: Norm;
@@ -95,13 +77,7 @@ class QwenBlock extends Module {
       all.narrow(2, i * width, width).reshape([1, n, this.#heads, width / this.#heads]);
     const turned = (t: Tensor): Tensor => t.cast('f32').contiguous().ropeThd(rope.cos, rope.sin).cast(x.dtype);
     const [q, k, v] = [turned(part(0)), turned(part(1)), part(2)];
-    const answers = runs.map(({ from, count, length }) => {
-      const [a, b, c] = [q, k, v].map((t) =>
-        t.narrow(1, from, count * length).reshape([count, length, this.#heads, width / this.#heads]),
-      );
-      return a.sdpa(b, c, { layout: 'bthd' }).reshape([1, count * length, width]);
-    });
-    const y = x.add(this.out.forward(answers.length === 1 ? answers[0] : answers[0].cat(answers.slice(1), 1)));
+    const y = x.add(this.out.forward(attended(q, k, v, runs)));
     return y.add(this.mlp.forward(this.norm2.forward(y)));
   }
 }
@@ -301,16 +277,18 @@ const KINDS = ['qwen2_vl', 'qwen2_5_vl', 'qwen3_vl'] as const;
 export type QwenKind = (typeof KINDS)[number];
 
 /** A square side, given once or twice. */
-function sideOf(v: Config, name: string, unsaid: number): number {
+export function sideOf(v: Config, name: string, unsaid: number): number {
   if (!Array.isArray(v.get(name))) return v.count(name, unsaid, 1);
   const [a, b] = v.numbers(name, 2);
   if (a !== b) throw new UnsupportedError(`${v.where}: vision_config.${name} is [${a}, ${b}]; squares are served`);
   return a;
 }
-function thetaOf(v: Config): number {
+/** What patches turn by; older configs say it beside the other fields. */
+export function thetaOf(v: Config): number {
   const rope = v.inner('rope_parameters');
   rope?.only('rope_type', 'axial', 'default');
-  return rope?.number('rope_theta', 10_000) ?? 10_000;
+  const old = v.number('rope_theta', 10_000);
+  return rope?.number('rope_theta', old) ?? old;
 }
 
 export function qwenEye(v: Config, vb: VarBuilder, kind: QwenKind, written: number): QwenEye {
