@@ -157,7 +157,10 @@ test('samples that do not fit together are refused by name; a failing sample fai
     return { x };
   });
   await assert.rejects(all(new DataLoader(failing)), /no such sample/);
-  await assert.rejects(all(new DataLoader(Dataset.of([{ y: 0.5 }], { y: 'i64' }))), /collate: y holds 0.5, no i64/);
+  await assert.rejects(
+    all(new DataLoader(Dataset.of([{ y: 0.5 }], { y: 'i64' }))),
+    /collate: y holds 0.5, which is not whole; it is i64/,
+  );
   assert.throws(() => new DataLoader(failing, { batchSize: 3 } as never), /unknown option "batchSize"/);
 });
 
