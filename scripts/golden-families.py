@@ -763,6 +763,20 @@ PICTURES[AutoModelForImageTextToText] |= {
                                     spatial_merge_size=1, vision_feature_layer=[-2], multimodal_projector_bias=True,
                                     projector_hidden_act='relu')),
 }
+INTERN = dict(TOWER, model_type='internvl_vision', attention_bias=True)
+PICTURES[AutoModelForImageTextToText] |= {
+    'internvl': ('internvl', dict(text_config=dict(WRITER, model_type='qwen2'), vision_config=INTERN, image_token_id=70,
+                                  image_seq_length=4, tie_word_embeddings=False)),
+    'internvl-b': ('internvl', dict(text_config=dict(WRITER, model_type='llama'), image_token_id=70, image_seq_length=4,
+                                    vision_config=dict(INTERN, attention_bias=False, use_qk_norm=True, layer_norm_eps=1e-3,
+                                                       norm_type='rms_norm', use_mean_pooling=False,
+                                                       hidden_act='relu'), tie_word_embeddings=False)),
+    'internvl-c': ('internvl', dict(text_config=dict(WRITER, model_type='qwen3', tie_word_embeddings=True),
+                                    image_token_id=70, image_seq_length=1, downsample_ratio=0.25, vision_feature_layer=-2,
+                                    vision_config=dict(INTERN, use_mask_token=True, use_mean_pooling=False,
+                                                       use_absolute_position_embeddings=False),
+                                    projector_hidden_act='relu', tie_word_embeddings=True)),
+}
 
 
 READER = dict(vocab_size=80, hidden_size=32, encoder_hidden_size=24, intermediate_size=40, num_hidden_layers=2,
@@ -801,6 +815,8 @@ def picture_answers(model, _, seed):
         return placed_answers(model, words, g)
     if model.config.model_type.startswith('llava_'):
         return tiled_answers(model, words, g)
+    if model.config.model_type == 'internvl':
+        return side_by_side_answers(model, words, g)
     if model.config.model_type in ('idefics3', 'smolvlm'):
         return shuffled_answers(model, words, g)
     if model.config.vision_config.model_type == 'pixtral':
@@ -863,6 +879,17 @@ def sized_answers(model, words, g):
     return {k: v.numpy().astype(np.float32 if v.is_floating_point() else np.int32) for k, v in found.items()}
 
 
+def side_by_side_answers(model, words, g):
+    """InternVL's tiles stand one after the other: two of a picture, then a picture of one."""
+    tokens = model.config.image_seq_length
+    picture = lambda n: torch.full((2, n * tokens), 70)
+    ids = torch.cat([words(2), picture(2), words(3), picture(1), words(4)], 1)
+    pixels = torch.randint(-8, 9, (6, 3, 16, 16), generator=g) / 4
+    given = dict(input_ids=ids, pixel_values=pixels, attention_mask=torch.ones_like(ids))
+    found = {'ids': ids, 'pixels': pixels, **written(model, given)}
+    return {k: v.numpy().astype(np.float32 if v.is_floating_point() else np.int32) for k, v in found.items()}
+
+
 def shuffled_answers(model, words, g):
     """Two tiles a row, of the size that was learnt and (Idefics 3) of a smaller one."""
     tokens, side = (4, 24) if model.config.model_type == 'idefics3' else (4, 16)
@@ -893,6 +920,7 @@ TEMPLATE = ("{{ bos_token }}{% for m in messages %}{{ m['role'] }} :{% for p in 
 NAMED = {0: '<pad>', 1: '<s>', 2: '</s>', 3: '<unk>', 4: 'user', 5: 'assistant', 6: ':', 7: '\n', 70: '<image>',
          71: '<fake_token_around_image>', 72: '<global-img>', 73: '<row_1_col_1>', 74: '<row_1_col_2>',
          75: '<row_2_col_1>', 76: '<row_2_col_2>'}
+INTERN_NAMES = {70: '<IMG_CONTEXT>', 71: '<img>', 72: '</img>', 73: '<video>'}
 PIXTRAL_NAMES = {70: '[IMG]', 71: '[IMG_BREAK]', 72: '[IMG_END]'}
 QWEN_NAMES = {70: '<|image_pad|>', 71: '<|video_pad|>', 72: '<|vision_start|>', 73: '<|vision_end|>'}
 QWEN_PIXELS = dict(patch_size=2, temporal_patch_size=2, merge_size=2, min_pixels=40, max_pixels=400)
@@ -920,6 +948,10 @@ CHATS = {  # the image processor and its fields, the processor and its, names of
                 dict(patch_size=4), PIXTRAL_NAMES, '[IMG]'),
     'mistral3': ('Pixtral', dict(size=dict(longest_edge=40), patch_size=dict(height=4, width=4), resample=2), 'Pixtral',
                  dict(patch_size=4, spatial_merge_size=2), PIXTRAL_NAMES, '[IMG]'),
+    'internvl': ('GotOcr2', dict(size=dict(height=16, width=16), crop_to_patches=False, min_patches=1, max_patches=4),
+                 'InternVL', dict(image_seq_length=4), INTERN_NAMES, '<IMG_CONTEXT>\n'),
+    'internvl-b': ('GotOcr2', dict(size=dict(height=16, width=16), crop_to_patches=True, min_patches=2, max_patches=9),
+                   'InternVL', dict(image_seq_length=4), INTERN_NAMES, '<IMG_CONTEXT>\n'),
     'gemma3': ('Gemma3', dict(size=dict(height=16, width=16), image_seq_length=4), 'Gemma3', dict(image_seq_length=4),
                {70: '<image_soft_token>', 71: '<start_of_image>', 72: '<end_of_image>'}, '<start_of_image>'),
     'paligemma': ('Siglip', dict(size=dict(height=16, width=16), image_seq_length=16), 'PaliGemma', {}, {}, None),
@@ -944,14 +976,15 @@ def chat_answers(name, known):
     own.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.Split('\n', 'isolated'), pre_tokenizers.Split(' ', 'removed')])
     special = [w for w in words if w[0] in '<[']
     own.add_special_tokens(special)
-    roles = {'image_token': names[70], 'boi_token': names[71], 'eoi_token': names[72]} if name == 'gemma3' else {}
+    called = {'Gemma3': ('image', 'boi', 'eoi'), 'InternVL': ('context_image', 'start_image', 'end_image', 'video')}
+    roles = {f'{role}_token': names[70 + i] for i, role in enumerate(called.get(processor, ()))}
     tokenizer = transformers.PreTrainedTokenizerFast(
         tokenizer_object=own, bos_token='<s>', eos_token='</s>', unk_token='<unk>', pad_token='<pad>',
         extra_special_tokens=roles or {})
     given = {k: v for k, v in fields.items() if v is not None}
     pictures = getattr(transformers, f'{kind}ImageProcessorPil')(**given)
     template = here and TEMPLATE.replace('HERE', here)
-    videos = {'video_processor': None} if processor in ('Qwen2VL', 'Qwen2_5_VL', 'LlavaOnevision') else {}
+    videos = {'video_processor': None} if processor in ('Qwen2VL', 'Qwen2_5_VL', 'LlavaOnevision', 'InternVL') else {}
     if processor == 'Pixtral':  # it asks for torchvision and takes no more of it than a size, which Pillow's has, too
         from transformers.models.pixtral import image_processing_pil_pixtral
         sys.modules['transformers.models.pixtral.image_processing_pixtral'] = image_processing_pil_pixtral

@@ -212,6 +212,33 @@ test('what Pixtral does not see is refused by name', () => {
     );
 });
 
+test('what InternVL does not see is refused by name', () => {
+  const model = open('internvl');
+  assert.throws(
+    () => model.eye.forward(zeros([1, 3, 24, 24], { device: 'cpu' })),
+    (e: Error) => e instanceof ArgumentError && /the model takes \(batch, 3, 16, 16\)/.test(e.message),
+  );
+  model.dispose();
+  const tower = readers.internvl.config.vision_config as object;
+  const changed: [object, RegExp][] = [
+    [{ vision_config: { ...tower, colour_bias: 1 } }, /vision_config.colour_bias is 1/],
+    [{ vision_config: { ...tower, norm_type: 'none' } }, /vision_config.norm_type is "none"/],
+    [{ vision_config: { ...tower, model_type: 'vit' } }, /vision_config.model_type is "vit"/],
+    [{ vision_config: { ...tower, num_attention_heads: 5 } }, /24 numbers do not divide by 5 heads/],
+    [{ vision_config: { ...tower, image_size: [32, 8], use_absolute_position_embeddings: false } }, /8 x 2 patches/],
+    [{ vision_feature_select_strategy: 'full' }, /vision_feature_select_strategy is "full"/],
+    [{ vision_feature_layer: [-1, -2] }, /vision_feature_layer is \[-1, -2\]; a number is served/],
+    [{ vision_feature_layer: -9 }, /vision_feature_layer -9 is none of 3 layers/],
+    [{ downsample_ratio: 0.4 }, /downsample_ratio is 0.4; one over a whole number/],
+    [{ downsample_ratio: 1 / 3 }, /4 x 4 patches do not divide into squares of 3 x 3/],
+  ];
+  for (const [more, message] of changed)
+    assert.throws(
+      () => open('internvl', more),
+      (e: Error) => (e instanceof UnsupportedError || e instanceof FormatError) && message.test(e.message),
+    );
+});
+
 test('Idefics 3 sees tiles of other sizes, and LLaVA-OneVision a picture without its tiles', () =>
   scope(() =>
     noGrad(() => {

@@ -131,3 +131,38 @@ test("of Pixtral's words and sizes, what does not fit its model is refused by na
     chat.dispose();
   }
 });
+
+test('InternVL makes the tiles of the nearest shape, and more of them of larger pictures', {
+  skip: skipChats,
+}, async () => {
+  const chat = await PictureChat.load(chatFolder('internvl'), { device: 'cpu' });
+  const heard = listening(chat);
+  // Height and width, and the tiles that transformers makes of them (get_optimal_tiled_canvas), the whole counted.
+  const sizes: [number, number, number][] = [
+    [40, 40, 5],
+    [23, 23, 5],
+    [22, 22, 1],
+    [64, 20, 4],
+    [12, 50, 5],
+  ];
+  for (const [height, width, tiles] of sizes) {
+    await chat.chat('w9', { images: [zeros([3, height, width], { dtype: 'u8', device: 'cpu' })], maxTokens: 1 });
+    assert.equal(heard.pixels.length, tiles * 3 * 16 * 16, `${height} x ${width}`);
+  }
+  chat.dispose();
+  const own = chats.internvl.files['preprocessor_config.json'] as object;
+  const words = chats.internvl.files['tokenizer.json'] as Record<string, any>;
+  const other = JSON.parse(JSON.stringify(words).replaceAll('</img>', '</other>')) as object;
+  const refused: [string, object, RegExp][] = [
+    ['preprocessor_config.json', { ...own, size: { height: 16, width: 8 } }, /size is served as height and width/],
+    ['preprocessor_config.json', { ...own, max_patches: 2 ** 30 }, /max_patches is 1073741824 of 16 x 16 pixels/],
+    ['preprocessor_config.json', { ...own, do_resize: false }, /do_resize is false/],
+    ['preprocessor_config.json', { ...own, do_pad: true }, /do_pad is true/],
+    ['tokenizer.json', other, /the tokenizer has no token <\/img>/],
+  ];
+  for (const [name, json, message] of refused)
+    await assert.rejects(
+      PictureChat.load(chatFolder('internvl', { [name]: json }), { device: 'cpu' }),
+      (e: Error) => e instanceof UnsupportedError && message.test(e.message),
+    );
+});

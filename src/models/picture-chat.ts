@@ -34,6 +34,8 @@ interface Wording {
   readonly placeholder?: string;
   /** A picture's tokens, one `token` a place of it; `count`: of the picture, or of each of its tiles. */
   readonly written?: (token: string, count: number, picture: Prepared) => string;
+  /** Tokens that are written and that the tokenizer must have. */
+  readonly needs?: readonly string[];
   /** A question without a chat template. */
   readonly plain?: (pictures: string, question: string, begin: string) => string;
 }
@@ -46,10 +48,14 @@ function tilesWritten(token: string, count: number, { grid: [rows, columns] }: P
   const all = Array.from({ length: rows }, (_, y) => row(y)).join('');
   return `${all}${rows > 0 ? '\n' : ''}${tile('<global-img>')}${AROUND}`;
 }
+/** Tokens of all tiles between two others (InternVL). */
+const tilesBetween = (token: string, count: number, { shape: [tiles] }: Prepared): string =>
+  `<img>${token.repeat(tiles * count)}</img>`;
 const [BEGIN, END] = ['<start_of_image>', '<end_of_image>'];
 const WORDINGS: Readonly<Record<string, Wording>> = {
   gemma3: { placeholder: BEGIN, written: (token, count) => `\n\n${BEGIN}${token.repeat(count)}${END}\n\n` },
   paligemma: { plain: (pictures, question, begin) => `${pictures}${begin}${question}\n` },
+  internvl: { written: tilesBetween, needs: ['<img>', '</img>'] },
   idefics3: { written: tilesWritten },
   smolvlm: { written: tilesWritten },
 };
@@ -109,7 +115,7 @@ interface Part {
 }
 const partsOf = ({ content }: ChatMessage): readonly Part[] => (Array.isArray(content) ? (content as Part[]) : []);
 
-/** Questions about pictures, answered in text (Qwen-VL, SmolVLM, Pixtral, LLaVA, Gemma 3, PaliGemma and others). */
+/** Questions about pictures, answered in text (Qwen-VL, InternVL, Pixtral, LLaVA, Gemma 3, PaliGemma and others). */
 export class PictureChat {
   /** The network itself. */
   readonly model: PictureLanguage;
@@ -144,6 +150,9 @@ export class PictureChat {
       const tokenizer = loadTokenizer(dir);
       const anySize = model.eye instanceof PixtralEye;
       const wording = anySize ? rowsWording(both, model, tokenizer) : (WORDINGS[type] ?? {});
+      const missing = wording.needs?.find((token) => tokenizer.id(token) === undefined);
+      if (missing !== undefined)
+        throw new UnsupportedError(`${dir}: the tokenizer has no token ${missing}, which stands around pictures`);
       return new PictureChat(model, tokenizer, prepare, wording);
     } catch (e) {
       model.dispose();

@@ -1,9 +1,9 @@
 // Families that read pictures and write text, a row each: LLaVA, PaliGemma (whose prompt sees itself both ways), Gemma 3
 // (whose pictures do), Qwen-VL (whose tokens have places), Pixtral and Mistral 3 (whose pictures have any size),
-// LLaVA-NeXT, LLaVA-OneVision, Idefics 3 and SmolVLM (whose pictures come in tiles).
+// LLaVA-NeXT, LLaVA-OneVision, Idefics 3, SmolVLM and InternVL (whose pictures come in tiles).
 import { FormatError, UnsupportedError } from '../base/errors.js';
 import { activation } from '../nn/activation.js';
-import { type Linear, linear, RmsNorm } from '../nn/layers.js';
+import { type LayerNorm, layerNorm, type Linear, linear, RmsNorm } from '../nn/layers.js';
 import { Layer } from '../nn/module.js';
 import type { VarBuilder } from '../nn/var-builder.js';
 import { keep, scope } from '../tensor/scope.js';
@@ -14,6 +14,7 @@ import type { CausalLM } from './decoder.js';
 import { Eye, type Seen } from './eye.js';
 import { DECODER_FAMILIES } from './families/index.js';
 import { keyed } from './features.js';
+import { internTower } from './intern-eye.js';
 import type { ModelRow } from './model-row.js';
 import { PictureLanguage, type Reading } from './picture-language.js';
 import { PatchMerger, PixtralEye, type PixtralTower, pixtralTower } from './pixtral-eye.js';
@@ -212,7 +213,42 @@ function idefics3(c: Config, { source, vision, text }: Sides): Omit<Reading, 'im
   const { tower, width } = towerOf(vision, within(source, ['model.vision_model', 'vision_model']), 'idefics3_vision');
   const vb = within(source, ['model.connector', 'connector']);
   const side = c.count('scale_factor', 2, 1);
-  return { eye: new ShuffledEye(tower, vb, [width, text.config.hiddenSize], side) };
+  const project = linear(width * side ** 2, text.config.hiddenSize, vb.pp('modality_projection.proj'), { bias: false });
+  return { eye: new ShuffledEye(tower, project, side) };
+}
+
+/** InternVL's: a norm, and two products. */
+class NormedProducts extends Layer {
+  readonly norm: LayerNorm;
+  readonly products: TwoProducts;
+  constructor(vb: VarBuilder, sizes: readonly [number, number], f: string) {
+    super();
+    this.norm = layerNorm(sizes[0], vb.pp('layer_norm'));
+    this.products = new TwoProducts(vb, sizes, true, f);
+  }
+  forward(x: Tensor): Tensor {
+    return this.products.forward(this.norm.forward(x));
+  }
+}
+function internvl(c: Config, { source, vision, text }: Sides): Omit<Reading, 'imageToken'> {
+  c.ignore('image_seq_length');
+  c.only('vision_feature_select_strategy', 'default');
+  const side = 1 / c.number('downsample_ratio', 0.5);
+  if (!Number.isInteger(side) || side < 1)
+    throw new UnsupportedError(
+      `${c.where}: downsample_ratio is ${c.get('downsample_ratio')}; one over a whole number is served`,
+    );
+  const layers = layersRead(c, vision, -1, 24);
+  if (layers.length > 1 || Array.isArray(c.get('vision_feature_layer')))
+    throw new UnsupportedError(`${c.where}: vision_feature_layer is [${layers.join(', ')}]; a number is served`);
+  source.ignore(/(^|\.)embeddings\.mask_token$/);
+  const { tower, width } = internTower(vision, within(source, ['model.vision_tower', 'vision_tower']), layers[0]);
+  const [rows, columns] = tower.grid;
+  if (rows % side !== 0)
+    throw new FormatError(`${c.where}: ${rows} x ${columns} patches do not divide into squares of ${side} x ${side}`);
+  const sizes = [width * side ** 2, text.config.hiddenSize] as const;
+  const project = new NormedProducts(projector(source), sizes, c.activation('projector_hidden_act', 'gelu'));
+  return { eye: new ShuffledEye(tower, project, side) };
 }
 
 function paligemma(c: Config, sides: Sides): Omit<Reading, 'imageToken'> {
@@ -297,6 +333,7 @@ const READINGS: Readonly<Record<string, ReadingRow>> = {
   },
   idefics3: { read: idefics3, token: 128257, text: plainText },
   smolvlm: { read: idefics3, token: 128257, text: plainText },
+  internvl: { read: internvl, token: 151667, text: plainText },
   paligemma: { read: paligemma, token: 256000, text: gemmaText },
   gemma3: { read: gemma3, token: 262144 },
   qwen2_vl: { read: qwen('qwen2_vl'), token: 151655 },

@@ -203,6 +203,49 @@ function ideficsPictures(c: Config): Prepare {
   };
 }
 
+/** More tiles than these are made of no picture. */
+const MOST_TILES = 4096;
+/**
+ * InternVL's: as many tiles as make a picture of nearly the same shape, then the whole of it as one. That tiles are made
+ * is its processor's word, whatever the picture's own says (`crop_to_patches`).
+ */
+function internPictures(c: Config): Prepare {
+  const colours = new Colours(c, true);
+  c.ignore('crop_to_patches');
+  c.only('do_resize', true);
+  for (const other of ['do_center_crop', 'do_pad']) c.only(other, false);
+  const { height, width } = sizeOf(c, 'size', { height: 384, width: 384 });
+  if (height === undefined || height !== width)
+    throw new UnsupportedError(`${c.where}: size is served as height and width, which must be equal`);
+  const [least, most] = [c.count('min_patches', 1), c.count('max_patches', 12, 1)];
+  if (most > MOST_TILES || most * height ** 2 > MOST_PIXELS)
+    throw new UnsupportedError(
+      `${c.where}: max_patches is ${most} of ${height} x ${height} pixels; ${MOST_TILES} tiles of together ` +
+        `${MOST_PIXELS} pixels are the most`,
+    );
+  const resample = c.count('resample', 3);
+  const grids: (readonly [rows: number, columns: number])[] = [];
+  for (let columns = 1; columns <= most; columns++)
+    for (let rows = 1; rows * columns <= most; rows++) if (rows * columns >= least) grids.push([rows, columns]);
+  grids.sort((a, b) => a[0] * a[1] - b[0] * b[1]);
+  /** The nearest shape; of equal ones the largest of which the picture fills half. */
+  const gridOf = (p: Picture): readonly [number, number] => {
+    let [best, off]: [readonly [number, number], number] = [[1, 1], Infinity];
+    for (const [rows, columns] of most > 1 ? grids : []) {
+      const now = Math.abs(p.width / p.height - columns / rows);
+      const filled = p.width * p.height > 0.5 * height * height * rows * columns;
+      if (now < off || (now === off && filled)) [best, off] = [[rows, columns], now];
+    }
+    return best;
+  };
+  return (p) => {
+    const [rows, columns] = gridOf(p);
+    const tiles = tilesOf(resize(p, columns * height, rows * height, resample), height);
+    const all = tiles.length > 1 ? [...tiles, resize(p, height, height, resample)] : tiles;
+    return { ...stacked(all, colours), place: [], grid: tiles.length > 1 ? [rows, columns] : [0, 0] };
+  };
+}
+
 /** LLaVA-NeXT's and OneVision's: the whole picture, then the tiles of the size that shows most of it. */
 const llavaPictures =
   (several: boolean) =>
@@ -250,6 +293,7 @@ const KINDS: Readonly<Record<string, (c: Config, both: Config) => Prepare>> = {
   Qwen2_5_VL: qwenPictures,
   Qwen3VL: qwenPictures,
   Pixtral: pixtralPictures,
+  GotOcr2: internPictures,
   Idefics3: ideficsPictures,
   SmolVLM: ideficsPictures,
   LlavaNext: llavaPictures(false),

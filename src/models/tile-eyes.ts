@@ -1,9 +1,8 @@
 // Eyes that look at a picture's tiles beside the whole of it: LLaVA-NeXT and OneVision, whose tiles become one picture
-// again, and Idefics 3 and SmolVLM, whose tiles are pictures of their own and squares of patches become tokens.
+// again, and Idefics 3, SmolVLM and InternVL, whose tiles are pictures of their own and squares of patches become
+// tokens.
 import { ArgumentError, FormatError, UnsupportedError } from '../base/errors.js';
-import { type Linear, linear } from '../nn/layers.js';
-import type { Layer } from '../nn/module.js';
-import type { VarBuilder } from '../nn/var-builder.js';
+import type { Layer, Module } from '../nn/module.js';
 import type { Tensor } from '../tensor/tensor.js';
 import type { VisionTower } from './clip.js';
 import { Eye, type Place, type Places, type Seen } from './eye.js';
@@ -139,17 +138,22 @@ export class TileEye extends Eye {
   }
 }
 
-/** Squares of patches are one token (Idefics 3, SmolVLM). */
+/** What sees pictures of one size, or of others too: vectors of their patches. */
+interface PatchTower extends Module {
+  readonly grid: readonly [rows: number, columns: number];
+  hidden(pixels: Tensor): Tensor;
+}
+/** Squares of patches are one token (Idefics 3, SmolVLM, InternVL). */
 export class ShuffledEye extends Eye {
-  readonly tower: VisionTower;
-  readonly project: Linear;
+  readonly tower: PatchTower;
+  readonly project: Layer;
   readonly #side: number;
-  /** `side`: patches of a token's. */
-  constructor(tower: VisionTower, vb: VarBuilder, sizes: readonly [from: number, to: number], side: number) {
+  /** `side`: patches of a token's, which `project` takes side by side. */
+  constructor(tower: PatchTower, project: Layer, side: number) {
     super();
     this.tower = tower;
     this.#side = side;
-    this.project = linear(sizes[0] * side * side, sizes[1], vb.pp('modality_projection.proj'), { bias: false });
+    this.project = project;
   }
   tokensOf(): number {
     const [h, w] = this.tower.grid;
