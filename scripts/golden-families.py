@@ -777,6 +777,17 @@ PICTURES[AutoModelForImageTextToText] |= {
                                                        use_absolute_position_embeddings=False),
                                     projector_hidden_act='relu', tie_word_embeddings=True)),
 }
+MLLAMA = dict(hidden_size=24, intermediate_size=36, num_hidden_layers=3, num_global_layers=2, attention_heads=2,
+              image_size=16, patch_size=4, max_num_tiles=4, intermediate_layers_indices=[2, 0], vision_output_dim=72)
+PICTURES[AutoModelForImageTextToText] |= {
+    'mllama': ('mllama', dict(text_config={**WRITER, 'num_hidden_layers': 4, 'cross_attention_layers': [1, 3]},
+                              vision_config=MLLAMA, image_token_index=80)),
+    'mllama-b': ('mllama', dict(
+        text_config={**WRITER, 'num_hidden_layers': 3, 'cross_attention_layers': [2], 'rms_norm_eps': 1e-3},
+        vision_config=dict(MLLAMA, max_num_tiles=2, supported_aspect_ratios=[[1, 1], [1, 2], [2, 1]], norm_eps=1e-3,
+                           hidden_act='relu', intermediate_layers_indices=[1], vision_output_dim=48),
+        image_token_index=80)),
+}
 
 
 READER = dict(vocab_size=80, hidden_size=32, encoder_hidden_size=24, intermediate_size=40, num_hidden_layers=2,
@@ -815,6 +826,8 @@ def picture_answers(model, _, seed):
         return placed_answers(model, words, g)
     if model.config.model_type.startswith('llava_'):
         return tiled_answers(model, words, g)
+    if model.config.model_type == 'mllama':
+        return watched_answers(model, words, g)
     if model.config.model_type == 'internvl':
         return side_by_side_answers(model, words, g)
     if model.config.model_type in ('idefics3', 'smolvlm'):
@@ -879,6 +892,29 @@ def sized_answers(model, words, g):
     return {k: v.numpy().astype(np.float32 if v.is_floating_point() else np.int32) for k, v in found.items()}
 
 
+def watched_answers(model, words, g):
+    """Llama 3.2's pictures are looked at by layers of their own: two a row, of several tiles."""
+    from transformers.models.mllama import processing_mllama as p
+    most = model.config.vision_config.max_num_tiles
+    places = torch.tensor([[2, 2], [1, 1], [1, 1], [3, 2] if most == 2 else [6, 4]])  # a shape's number, its tiles
+    here = torch.full((2, 1), 80)
+    ids = torch.cat([words(2), here, words(3), here, words(4)], 1)
+    if most == 4:
+        ids[1, 2:7] = torch.tensor([20, 21, 80, 80, 22])  # pictures side by side
+    pixels = torch.randint(-8, 9, (4, most, 3, 16, 16), generator=g) / 4
+    for picture, (_, tiles) in zip(pixels, places.tolist()):
+        picture[tiles:] = 0
+    mask = [[1] * n + [0] * (most - n) for n in places[:, 1].tolist()]
+    dense = p.convert_sparse_cross_attention_mask_to_dense(
+        [p.get_cross_attention_token_mask(row, 80) for row in ids.tolist()], places[:, 1].reshape(2, 2).tolist(), most,
+        ids.shape[1])
+    given = dict(input_ids=ids, pixel_values=pixels.reshape(2, 2, most, 3, 16, 16), attention_mask=torch.ones_like(ids),
+                 aspect_ratio_ids=places[:, 0].reshape(2, 2), aspect_ratio_mask=torch.tensor(mask).reshape(2, 2, most),
+                 cross_attention_mask=torch.tensor(dense))
+    found = {'ids': ids, 'pixels': pixels.flatten(0, 1), 'places': places, **written(model, given)}
+    return {k: v.numpy().astype(np.float32 if v.is_floating_point() else np.int32) for k, v in found.items()}
+
+
 def side_by_side_answers(model, words, g):
     """InternVL's tiles stand one after the other: two of a picture, then a picture of one."""
     tokens = model.config.image_seq_length
@@ -920,6 +956,7 @@ TEMPLATE = ("{{ bos_token }}{% for m in messages %}{{ m['role'] }} :{% for p in 
 NAMED = {0: '<pad>', 1: '<s>', 2: '</s>', 3: '<unk>', 4: 'user', 5: 'assistant', 6: ':', 7: '\n', 70: '<image>',
          71: '<fake_token_around_image>', 72: '<global-img>', 73: '<row_1_col_1>', 74: '<row_1_col_2>',
          75: '<row_2_col_1>', 76: '<row_2_col_2>'}
+MLLAMA_NAMES = {70: 'w70', 80: '<|image|>'}
 INTERN_NAMES = {70: '<IMG_CONTEXT>', 71: '<img>', 72: '</img>', 73: '<video>'}
 PIXTRAL_NAMES = {70: '[IMG]', 71: '[IMG_BREAK]', 72: '[IMG_END]'}
 QWEN_NAMES = {70: '<|image_pad|>', 71: '<|video_pad|>', 72: '<|vision_start|>', 73: '<|vision_end|>'}
@@ -952,6 +989,7 @@ CHATS = {  # the image processor and its fields, the processor and its, names of
                  'InternVL', dict(image_seq_length=4), INTERN_NAMES, '<IMG_CONTEXT>\n'),
     'internvl-b': ('GotOcr2', dict(size=dict(height=16, width=16), crop_to_patches=True, min_patches=2, max_patches=9),
                    'InternVL', dict(image_seq_length=4), INTERN_NAMES, '<IMG_CONTEXT>\n'),
+    'mllama': ('Mllama', dict(size=dict(height=16, width=16), max_image_tiles=4), 'Mllama', {}, MLLAMA_NAMES, '<|image|>'),
     'gemma3': ('Gemma3', dict(size=dict(height=16, width=16), image_seq_length=4), 'Gemma3', dict(image_seq_length=4),
                {70: '<image_soft_token>', 71: '<start_of_image>', 72: '<end_of_image>'}, '<start_of_image>'),
     'paligemma': ('Siglip', dict(size=dict(height=16, width=16), image_seq_length=16), 'PaliGemma', {}, {}, None),
@@ -971,7 +1009,7 @@ def chat_answers(name, known):
     from tokenizers import Tokenizer, models, pre_tokenizers
     kind, fields, processor, more, names, here = CHATS[name]
     names = {**NAMED, **names}
-    words = [names.get(i, f'w{i}') for i in range(80)]
+    words = [names.get(i, f'w{i}') for i in range(max(80, 1 + max(names)))]
     own = Tokenizer(models.WordLevel({w: i for i, w in enumerate(words)}, unk_token='<unk>'))
     own.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.Split('\n', 'isolated'), pre_tokenizers.Split(' ', 'removed')])
     special = [w for w in words if w[0] in '<[']
@@ -1003,7 +1041,7 @@ def chat_answers(name, known):
             text = made_of.apply_chat_template([{'role': 'user', 'content': content}], add_generation_prompt=True)
         else:
             text = 'w20 w31 w42'
-        batch = [images] if processor in ('LlavaOnevision', 'Idefics3', 'Gemma3', 'Pixtral') else images
+        batch = [images] if processor in ('LlavaOnevision', 'Idefics3', 'Gemma3', 'Pixtral', 'Mllama') else images
         inputs = made_of(text=[text], images=batch, return_tensors='pt')
         with torch.no_grad():
             answer = model.generate(**inputs, max_new_tokens=6, do_sample=False)[0, inputs['input_ids'].shape[1]:]

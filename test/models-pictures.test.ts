@@ -7,7 +7,7 @@ import type { CausalLM } from '../src/models/decoder.js';
 import { loadModel } from '../src/models/load.js';
 import type { PictureLanguage } from '../src/models/picture-language.js';
 import { noGrad } from '../src/tensor/autograd.js';
-import { zeros } from '../src/tensor/create.js';
+import { tensor, zeros } from '../src/tensor/create.js';
 import { scope } from '../src/tensor/scope.js';
 import type { Tensor } from '../src/tensor/tensor.js';
 import { answerOf, familyFolder, readers } from './models-support.js';
@@ -237,6 +237,52 @@ test('what InternVL does not see is refused by name', () => {
       () => open('internvl', more),
       (e: Error) => (e instanceof UnsupportedError || e instanceof FormatError) && message.test(e.message),
     );
+});
+
+test('answers about the pictures that layers of Llama 3.2 look at leave no memory behind', () => {
+  const model = open('mllama');
+  const of = (key: string): Tensor => answerOf('mllama', key, 'pictures');
+  const [ids, pixels, places] = [of('ids'), of('pixels'), of('places').toArray() as number[][]];
+  const { device } = model.text;
+  model.answer(ids, pixels, { maxTokens: 3, places });
+  const before = device.memory().liveBytes;
+  for (let i = 0; i < 3; i++) model.answer(ids, pixels, { maxTokens: 3, places });
+  assert.ok(device.memory().liveBytes <= before);
+  model.dispose();
+});
+
+test('what Llama 3.2 does not see is refused by name', () => {
+  const model = open('mllama');
+  const of = (key: string): Tensor => answerOf('mllama', key, 'pictures');
+  const [ids, pixels, places] = [of('ids'), of('pixels'), of('places').toArray() as number[][]];
+  const other = tensor(Int32Array.from((ids.toArray() as number[][]).flat().with(4, 80)), { shape: ids.shape });
+  const refused: [Tensor, number[][], RegExp][] = [
+    [ids, [[9, 1], ...places.slice(1)], /one is \[9, 1\]; it must be the number of a shape, from 1 to 8/],
+    [ids, [[2, 3], ...places.slice(1)], /one is \[2, 3\]; it must be/],
+    [ids, places.slice(1), /tiles have shape \[16, 3, 16, 16\]; those of 3 pictures are \(12, 3, 16, 16\)/],
+    [other, places, /the text has 5 tokens for pictures \(number 80\); 4 were given/],
+    [other, [...places, [1, 1]], /texts have 3, 2 pictures; each must have as many/],
+  ];
+  for (const [tokens, pictures, message] of refused)
+    assert.throws(
+      () => {
+        const tiles = pictures.length > 4 ? pixels.cat([pixels.narrow(0, 0, 4)], 0) : pixels;
+        model.forward(tokens, tiles, pictures);
+      },
+      (e: Error) => e instanceof ArgumentError && message.test(e.message),
+    );
+  model.dispose();
+  const { text_config: text, vision_config: tower } = readers.mllama.config as Record<string, object>;
+  const changed: [object, RegExp][] = [
+    [{ vision_config: { ...tower, colour_bias: 1 } }, /vision_config.colour_bias is 1/],
+    [{ vision_config: { ...tower, vision_output_dim: 48 } }, /vision_output_dim is 48; 3 layers of 24 numbers/],
+    [{ vision_config: { ...tower, intermediate_layers_indices: [0, 3] } }, /\[0, 3\] are none of 3 layers/],
+    [{ vision_config: { ...tower, supported_aspect_ratios: [[1, 1]] } }, /supported_aspect_ratios is/],
+    [{ vision_config: { ...tower, model_type: 'vit' } }, /vision_config.model_type is "vit"/],
+    [{ image_token_index: 70 }, /image_token_index is none of the 8 tokens behind the vocabulary of 80/],
+    [{ text_config: { ...text, cross_attention_layers: [1, 3, 9] } }, /cross_attention_layers \[1, 3, 9\] of 4 layers/],
+  ];
+  for (const [more, message] of changed) assert.throws(() => open('mllama', more), message);
 });
 
 test('Idefics 3 sees tiles of other sizes, and LLaVA-OneVision a picture without its tiles', () =>

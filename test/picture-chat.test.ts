@@ -166,3 +166,40 @@ test('InternVL makes the tiles of the nearest shape, and more of them of larger 
       (e: Error) => e instanceof UnsupportedError && message.test(e.message),
     );
 });
+
+test('Llama 3.2 takes the shape of tiles that enlarges a picture least', { skip: skipChats }, async () => {
+  const chat = await PictureChat.load(chatFolder('mllama'), { device: 'cpu' });
+  let places: unknown;
+  const plain = chat.model.answer.bind(chat.model);
+  chat.model.answer = (ids, pixels, options) => {
+    ({ places } = options ?? {});
+    return plain(ids, pixels, options);
+  };
+  // Height and width, and the number of the shape and its tiles (get_optimal_tiled_canvas of transformers).
+  const sizes: [number, number, number, number][] = [
+    [16, 16, 1, 1],
+    [10, 40, 3, 3],
+    [50, 60, 6, 4],
+    [17, 9, 5, 2],
+    [200, 20, 8, 4],
+    [16, 17, 2, 2],
+    [1, 300, 4, 4],
+  ];
+  for (const [height, width, ...place] of sizes) {
+    await chat.chat('w9', { images: [zeros([3, height, width], { dtype: 'u8', device: 'cpu' })], maxTokens: 1 });
+    assert.deepEqual(places, [place], `${height} x ${width}`);
+  }
+  chat.dispose();
+  const own = chats.mllama.files['preprocessor_config.json'] as object;
+  const refused: [object, RegExp][] = [
+    [{ ...own, size: { height: 16, width: 8 } }, /size is served as height and width/],
+    [{ ...own, max_image_tiles: 2 ** 30 }, /max_image_tiles is 1073741824 of 16 x 16 pixels/],
+    [{ ...own, do_pad: false }, /do_pad is false/],
+    [{ ...own, do_resize: false }, /do_resize is false/],
+  ];
+  for (const [json, message] of refused)
+    await assert.rejects(
+      PictureChat.load(chatFolder('mllama', { 'preprocessor_config.json': json }), { device: 'cpu' }),
+      (e: Error) => e instanceof UnsupportedError && message.test(e.message),
+    );
+});

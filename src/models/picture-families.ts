@@ -1,6 +1,7 @@
 // Families that read pictures and write text, a row each: LLaVA, PaliGemma (whose prompt sees itself both ways), Gemma 3
 // (whose pictures do), Qwen-VL (whose tokens have places), Pixtral and Mistral 3 (whose pictures have any size),
-// LLaVA-NeXT, LLaVA-OneVision, Idefics 3, SmolVLM and InternVL (whose pictures come in tiles).
+// LLaVA-NeXT, LLaVA-OneVision, Idefics 3, SmolVLM and InternVL (whose pictures come in tiles), and Llama 3.2 (some of
+// whose layers look at pictures).
 import { FormatError, UnsupportedError } from '../base/errors.js';
 import { activation } from '../nn/activation.js';
 import { type LayerNorm, layerNorm, type Linear, linear, RmsNorm } from '../nn/layers.js';
@@ -10,11 +11,13 @@ import { keep, scope } from '../tensor/scope.js';
 import type { Tensor } from '../tensor/tensor.js';
 import { towerOf, type VisionTower } from './clip.js';
 import { Config, isObject, type Json } from './config.js';
+import { CrossLayers } from './cross-layers.js';
 import type { CausalLM } from './decoder.js';
 import { Eye, type Seen } from './eye.js';
 import { DECODER_FAMILIES } from './families/index.js';
 import { keyed } from './features.js';
 import { internTower } from './intern-eye.js';
+import { mllamaEye } from './mllama-eye.js';
 import type { ModelRow } from './model-row.js';
 import { PictureLanguage, type Reading } from './picture-language.js';
 import { PatchMerger, PixtralEye, type PixtralTower, pixtralTower } from './pixtral-eye.js';
@@ -272,6 +275,44 @@ function gemma3(c: Config, sides: Sides): Omit<Reading, 'imageToken'> {
   return { eye: new TowerEye(tower, project, lastOf, Math.floor(side / kernel) ** 2), bothWays: 'picture' };
 }
 
+/** Llama 3.2's: layers of the text that look at pictures; the token for these has a row behind the words' own. */
+function mllama(c: Config, { source, vision, text }: Sides): Omit<Reading, 'imageToken'> {
+  const inner = new Config(c.json.text_config as Json, c.where, 'text_config.');
+  const { hiddenSize: width, vocabSize, norm, layers } = text.config;
+  const at = inner.has('cross_attention_layers') ? inner.numbers('cross_attention_layers') : LOOKING;
+  if (at.some((i) => !layers[i]) || new Set(at).size !== at.length)
+    throw new FormatError(
+      `${c.where}: text_config.cross_attention_layers [${at.join(', ')}] of ${layers.length} layers`,
+    );
+  const extra = (c.optional('image_token_index') ?? c.optional('image_token_id') ?? 128256) - vocabSize;
+  if (!(extra >= 0 && extra < EXTRA_ROWS))
+    throw new UnsupportedError(
+      `${c.where}: image_token_index is none of the ${EXTRA_ROWS} tokens behind the vocabulary of ${vocabSize}`,
+    );
+  const heads = inner.count('num_attention_heads', 32, 1);
+  const own = within(source, ['model.language_model', 'language_model.model']);
+  const table = own.get([vocabSize + EXTRA_ROWS, width], 'embed_tokens.weight');
+  const token = keep(
+    scope(() =>
+      table
+        .narrow(0, vocabSize + extra, 1)
+        .squeeze(0)
+        .copy(),
+    ),
+  );
+  table.dispose();
+  const config = {
+    ...{ width, heads, eps: norm.eps },
+    kvHeads: inner.count('num_key_value_heads', 8, 1),
+    inner: inner.count('intermediate_size', 14_336, 1),
+    activation: inner.activation('hidden_act', 'silu'),
+  };
+  const eye = mllamaEye(vision, within(source, ['model.vision_model', 'vision_model']), projector(source), token);
+  return { eye, cross: new CrossLayers(own, config, at) };
+}
+const LOOKING = [3, 8, 13, 18, 23, 28, 33, 38];
+const EXTRA_ROWS = 8;
+
 /** By which of time, row and column each pair of a head turns: runs of pairs (2, 2.5), or in turns (3). */
 function axesOf(c: Config, text: CausalLM, inTurns: boolean): number[] {
   const { json, where } = c;
@@ -334,6 +375,7 @@ const READINGS: Readonly<Record<string, ReadingRow>> = {
   idefics3: { read: idefics3, token: 128257, text: plainText },
   smolvlm: { read: idefics3, token: 128257, text: plainText },
   internvl: { read: internvl, token: 151667, text: plainText },
+  mllama: { read: mllama, token: 128256 },
   paligemma: { read: paligemma, token: 256000, text: gemmaText },
   gemma3: { read: gemma3, token: 262144 },
   qwen2_vl: { read: qwen('qwen2_vl'), token: 151655 },

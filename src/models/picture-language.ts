@@ -6,6 +6,7 @@ import { tensor } from '../tensor/create.js';
 import type { Device } from '../tensor/device.js';
 import { scope } from '../tensor/scope.js';
 import type { Tensor } from '../tensor/tensor.js';
+import type { CrossLayers, Watch } from './cross-layers.js';
 import type { CausalLM } from './decoder.js';
 import type { Eye, Places, Seen } from './eye.js';
 import { GroupedStep, type Groups, PlacedStep, type Position } from './picture-steps.js';
@@ -44,6 +45,8 @@ export interface Reading {
   readonly bothWays?: 'prompt' | 'picture';
   /** By which of time, row and column each pair of a head turns, and the patches of a token's side (Qwen). */
   readonly places?: { readonly axes: readonly number[]; readonly merge: number };
+  /** Layers that look at pictures (Llama 3.2). */
+  readonly cross?: CrossLayers;
 }
 
 /** Pictures and text in, text out. */
@@ -52,11 +55,14 @@ export class PictureLanguage extends Module {
   readonly text: CausalLM;
   /** The network that sees. */
   readonly eye: Eye;
+  /** The text's layers that look at pictures, where it has such. */
+  readonly cross: CrossLayers | undefined;
   readonly #reading: Reading;
   constructor(text: CausalLM, reading: Reading) {
     super();
     this.text = text;
     this.eye = reading.eye;
+    this.cross = reading.cross;
     this.#reading = reading;
   }
   /** The token that stands for a place of a picture. */
@@ -115,6 +121,14 @@ export class PictureLanguage extends Module {
       );
     return order;
   }
+  /** What layers of their own look at. */
+  #watch(rows: readonly (readonly number[])[], { watched }: Partial<Seen>): Watch | undefined {
+    if (!watched || !this.cross) return undefined;
+    const counts = rows.map((row) => row.filter((id) => id === this.imageToken).length);
+    if (counts.some((n) => n !== counts[0]))
+      throw new ArgumentError(`pictures: texts have ${counts.join(', ')} pictures; each must have as many`);
+    return this.cross.watch(rows, this.imageToken, watched.pictures, watched.tiles);
+  }
   #read(ids: Tensor, pixels: Tensor | undefined, places: Places, cache: DecoderCache | undefined): Read {
     if (ids.rank !== 2)
       throw new ArgumentError(
@@ -147,14 +161,16 @@ export class PictureLanguage extends Module {
       return all.indexSelect(0, at).reshape([b, t, width]);
     };
     const { tokens, deep = [] } = seen ?? {};
+    const watch = this.#watch(rows, seen ?? {});
     const hidden = this.text.hidden(known, step, {
       ...(tokens && { join: (words: Tensor) => joined(words, tokens) }),
       ...(deep.length > 0 && {
         behind: (x: Tensor, layer: number) => (deep[layer] ? x.add(joined(x.zerosLike(), deep[layer])) : x),
       }),
+      ...(watch && { behind: (x: Tensor, layer: number) => watch.behind(x, layer) }),
     });
     if (cache) cache.length += ids.shape[1];
-    return { hidden, next: positions?.map((row) => 1 + Math.max(...row.flat())) };
+    return { hidden, next: positions?.map((row) => 1 + Math.max(...row.flat())), watch };
   }
   /**
    * Logits (b, t, vocabulary) of token numbers (b, t) and the pictures they name, in order: (n, channels, h, w), or what
@@ -163,9 +179,15 @@ export class PictureLanguage extends Module {
   forward(ids: Tensor, pixels?: Tensor, places: Places = []): Tensor {
     return this.text.logits(this.#read(ids, pixels, places, undefined).hidden);
   }
-  #next(tokens: readonly number[], cache: DecoderCache, next: number[] | undefined, device: Device): Tensor {
+  #next(tokens: readonly number[], cache: DecoderCache, { next, watch }: Going, device: Device): Tensor {
     const last = tensor(Int32Array.from(tokens), { shape: [tokens.length, 1], device });
     const { places } = this.#reading;
+    if (watch) {
+      const step = new BatchStep(device, 1, cache, undefined);
+      const hidden = this.text.hidden(last, step, { behind: (x, layer) => watch.behind(x, layer) });
+      cache.length++;
+      return this.text.logits(hidden);
+    }
     if (!next || !places) return this.text.forward(last, cache);
     const positions = next.map((at, i): Position[] => {
       next[i]++;
@@ -184,24 +206,30 @@ export class PictureLanguage extends Module {
     const likeliest = (logits: Tensor): number[] => logits.squeeze(1).argmax(-1).toArray() as number[];
     return noGrad(() => {
       const cache = this.text.newCache(undefined, true);
-      let next: number[] | undefined;
+      let going: Going = {};
       try {
         const first = scope(() => {
           const read = this.#read(ids, pixels, places, cache);
-          next = read.next;
+          going = { next: read.next, watch: read.watch?.goOn() };
           return likeliest(this.text.logits(read.hidden.narrow(1, ids.shape[1] - 1, 1)));
         });
         return writeRows(first, options, (tokens) =>
-          scope(() => likeliest(this.#next(tokens, cache, next, ids.device))),
+          scope(() => likeliest(this.#next(tokens, cache, going, ids.device))),
         );
       } finally {
+        going.watch?.dispose();
         cache.dispose();
       }
     });
   }
 }
-/** A prompt that was read, and the position behind it of each row where the model counts these. */
-interface Read {
+/** What a prompt leaves to what follows it. */
+interface Going {
+  /** The position behind it of each row, where the model counts these. */
+  readonly next?: number[] | undefined;
+  /** The pictures that layers of their own look at. */
+  readonly watch?: Watch | undefined;
+}
+interface Read extends Going {
   readonly hidden: Tensor;
-  readonly next: number[] | undefined;
 }

@@ -5,6 +5,7 @@ import { MOST_PIXELS, type Picture } from '../media/pictures.js';
 import { resize } from '../media/resize.js';
 import type { Config } from './config.js';
 import type { Place } from './eye.js';
+import { shapesOf } from './mllama-eye.js';
 import { Colours, ignoreBookkeeping, PictureProcessor, processorName, sizeOf } from './images.js';
 import { bestSize, tileSizes } from './tile-eyes.js';
 
@@ -246,6 +247,47 @@ function internPictures(c: Config): Prepare {
   };
 }
 
+/** Llama 3.2's: a picture fits into the shape of tiles that enlarges it least, and lies in its upper left corner. */
+function mllamaPictures(c: Config): Prepare {
+  const colours = new Colours(c, false);
+  for (const done of ['do_resize', 'do_pad']) c.only(done, true);
+  const { height: side, width } = sizeOf(c, 'size', { height: 224, width: 224 });
+  const most = c.count('max_image_tiles', 4, 1);
+  if (side === undefined || side !== width)
+    throw new UnsupportedError(`${c.where}: size is served as height and width, which must be equal`);
+  if (most > MOST_TILES || most * side ** 2 > MOST_PIXELS)
+    throw new UnsupportedError(
+      `${c.where}: max_image_tiles is ${most} of ${side} x ${side} pixels; ${MOST_TILES} tiles of together ` +
+        `${MOST_PIXELS} pixels are the most`,
+    );
+  const resample = c.count('resample', 2);
+  const shapes = shapesOf(most);
+  /** Of shapes that enlarge a picture the one that does so least, else the one that shrinks it least; then the smaller. */
+  const chosen = (p: Picture): number => {
+    const scales = shapes.map(([rows, columns]) => Math.min((rows * side) / p.height, (columns * side) / p.width));
+    const larger = scales.filter((s) => s >= 1);
+    const best = larger.length > 0 ? Math.min(...larger) : Math.max(...scales);
+    const area = (i: number): number => (scales[i] === best ? shapes[i][0] * shapes[i][1] : Infinity);
+    return shapes.reduce((found, _, i) => (area(i) < area(found) ? i : found), scales.indexOf(best));
+  };
+  return (p) => {
+    const shape = chosen(p);
+    const [rows, columns] = shapes[shape];
+    const target = (n: number, room: number): number => Math.min(Math.max(n, side), room);
+    const [tall, wide] = [target(p.height, rows * side), target(p.width, columns * side)];
+    const [down, across] = [tall / p.height, wide / p.width];
+    const [h, w] =
+      across < down
+        ? [Math.min(Math.floor(p.height * across) || 1, tall), wide]
+        : [tall, Math.min(Math.floor(p.width * down) || 1, wide)];
+    const padded = part(resize(p, w, h, resample), 0, 0, columns * side, rows * side);
+    const tiles = stacked(tilesOf(padded, side), colours);
+    const data = new Float32Array(most * 3 * side * side);
+    data.set(tiles.data);
+    return { data, shape: [most, 3, side, side], place: [shape + 1, rows * columns], grid: [rows, columns] };
+  };
+}
+
 /** LLaVA-NeXT's and OneVision's: the whole picture, then the tiles of the size that shows most of it. */
 const llavaPictures =
   (several: boolean) =>
@@ -294,6 +336,7 @@ const KINDS: Readonly<Record<string, (c: Config, both: Config) => Prepare>> = {
   Qwen3VL: qwenPictures,
   Pixtral: pixtralPictures,
   GotOcr2: internPictures,
+  Mllama: mllamaPictures,
   Idefics3: ideficsPictures,
   SmolVLM: ideficsPictures,
   LlavaNext: llavaPictures(false),
