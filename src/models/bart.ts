@@ -22,6 +22,7 @@ import {
   type MultiHead,
   multiHead,
   type MultiHeadNames,
+  reshaped,
 } from './parts.js';
 import { Seq2Seq, type Seq2SeqState } from './seq2seq.js';
 import { type BlocksConfig, Everywhere } from './pegasus-x.js';
@@ -272,7 +273,7 @@ function tables(c: Config, source: ModelSource, vb: VarBuilder, width: number): 
   if (same) source.ignore(/^lm_head\.weight$/);
   const weight = same ? writing.weight : source.builder.get([answers, width], 'lm_head.weight');
   const bias = source.has('final_logits_bias')
-    ? keep(source.builder.get([1, answers], 'final_logits_bias').reshape([answers]))
+    ? reshaped(source.builder.get([1, answers], 'final_logits_bias'), [answers])
     : undefined;
   return [reading, writing, new Linear(weight, bias)];
 }

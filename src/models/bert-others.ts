@@ -23,7 +23,7 @@ import {
 import { architecturesOf, type Config } from './config.js';
 import { classifies } from './encoder.js';
 import type { ModelRow } from './model-row.js';
-import { type AttendOptions, chunks, MultiHead, multiHead } from './parts.js';
+import { type AttendOptions, chunks, madeOf, MultiHead, multiHead } from './parts.js';
 import { readRope, type RopeFeature, type RopeTable, ropeTable } from './rope.js';
 import type { ModelSource } from './source.js';
 
@@ -39,12 +39,14 @@ function esmRope(vb: VarBuilder, rope: RopeFeature, like: Tensor): RopeTable {
   const { maxPositions: n, headDim } = rope;
   const name = SPEEDS.find((at) => vb.has(at));
   if (name === undefined) return ropeTable(rope, n, n, like.dtype, like.device);
-  return scope(() => {
-    const angles = arange(0, n, 1, { dtype: 'f32', device: like.device })
-      .unsqueeze(1)
-      .mul(vb.get([headDim / 2], name).cast('f32'));
-    return { cos: keep(angles.cos().cast(like.dtype)), sin: keep(angles.sin().cast(like.dtype)) };
+  const angles = madeOf(vb, (read) => {
+    const at = arange(0, n, 1, { dtype: 'f32', device: like.device }).unsqueeze(1);
+    return at.mul(read([headDim / 2], name).cast('f32'));
   });
+  const turned = (f: 'cos' | 'sin'): Tensor => keep(scope(() => angles[f]().cast(like.dtype)));
+  const table = { cos: turned('cos'), sin: turned('sin') };
+  angles.dispose();
+  return table;
 }
 
 const ESM: BertNames = {

@@ -175,6 +175,20 @@ class BertBlock extends Module {
   }
 }
 
+/** Cosines and sines of positions, some of them stored ones: they move with the model and are not trained. */
+class Turns extends Module implements RopeTable {
+  readonly cos: Tensor;
+  readonly sin: Tensor;
+  constructor({ cos, sin }: RopeTable) {
+    super();
+    this.cos = cos;
+    this.sin = sin;
+  }
+  protected override buffers(): readonly string[] {
+    return ['cos', 'sin'];
+  }
+}
+
 export class Bert extends TextEncoder {
   readonly width: number;
   readonly maxTokens: number;
@@ -191,7 +205,7 @@ export class Bert extends TextEncoder {
   readonly pooler: Linear | undefined;
   override readonly classifier: ClassifierHead | undefined;
   readonly #config: BertConfig;
-  readonly #rope: RopeTable | undefined;
+  readonly turns: Turns | undefined;
 
   constructor(vb: VarBuilder, c: BertConfig, names: BertNames, classifier?: ClassifierHead) {
     super();
@@ -205,7 +219,7 @@ export class Bert extends TextEncoder {
     this.positions = c.rope ? undefined : embedding(c.positions, narrow, e.pp('position_embeddings'));
     const tables = new Map([...new Set(c.places?.names)].map((n) => [n, e.get([c.places?.rows ?? 0, narrow], n)]));
     this.places = (c.places?.names ?? []).map((n) => tables.get(n) as Tensor);
-    this.#rope = c.rope?.(vb, this.words.weight);
+    this.turns = c.rope && new Turns(c.rope(vb, this.words.weight));
     this.types = c.types > 0 ? rowTable(c.types, narrow, e.pp('token_type_embeddings')) : undefined;
     this.tasks = c.tasks ? rowTable(c.tasks, narrow, e.pp('task_type_embeddings')) : undefined;
     if (!names.plainSum) this.norm = layerNorm(narrow, e.pp(names.sumNorm ?? 'LayerNorm'), { eps: c.eps });
@@ -273,7 +287,7 @@ export class Bert extends TextEncoder {
     if (this.embedIn) x = this.embedIn.forward(x);
     const seen = this.distances ? this.#bias(this.distances, t, mask) : keysMask(mask);
     const rows = (table: Tensor): Tensor => table.narrow(0, 0, t).contiguous();
-    const rope = this.#rope && { cos: rows(this.#rope.cos), sin: rows(this.#rope.sin), neighbours };
+    const rope = this.turns && { cos: rows(this.turns.cos), sin: rows(this.turns.sin), neighbours };
     const options = { ...(seen && { mask: seen }), ...(rope && { rope }) };
     for (const block of this.blocks) x = block.forward(x, options);
     if (this.lastNorm) x = this.lastNorm.forward(x);

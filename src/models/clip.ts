@@ -3,12 +3,12 @@ import { ArgumentError, UnsupportedError } from '../base/errors.js';
 import { type Embedding, embedding, type LayerNorm, layerNorm, Linear, linear } from '../nn/layers.js';
 import { Module } from '../nn/module.js';
 import type { VarBuilder } from '../nn/var-builder.js';
-import { keep } from '../tensor/scope.js';
 import type { Tensor } from '../tensor/tensor.js';
 import { Config } from './config.js';
 import type { ModelRow } from './model-row.js';
 import { nearestPlaces } from './places.js';
-import { chunks, type FeedForward, feedForward, keysMask, MultiHead, type PreNormBlock, rowTable } from './parts.js';
+import { chunks, type FeedForward, feedForward, keysMask, MultiHead, type PreNormBlock } from './parts.js';
+import { reshaped, rowTable } from './parts.js';
 import { blocksOf, Patches, sideLengths, type TowerConfig, type TowerNames } from './vit.js';
 import type { ModelSource } from './source.js';
 
@@ -299,10 +299,7 @@ function imageText(c: Config, source: ModelSource, kind: 'clip' | 'siglip'): Ima
   const vision = visionConfig(v, kind);
   const vb = source.builder;
   const size = siglip ? t.count('projection_size', text.width) : c.count('projection_dim', 512);
-  const scalar = (name: string): Tensor => {
-    const stored = vb.get(undefined, name);
-    return keep(stored.reshape([1]));
-  };
+  const scalar = (name: string): Tensor => reshaped(vb.get(undefined, name), [1]);
   return new ImageText({
     text: new TextTower(vb.pp('text_model'), text),
     vision: new VisionTower(vb.pp('vision_model'), vision, siglip),

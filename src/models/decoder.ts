@@ -318,8 +318,7 @@ export class CausalLM extends Module {
         .affine(logitSoftcap, 0);
     return y;
   }
-  override dispose(): void {
-    super.dispose();
+  protected override forget(): void {
     this.#tables.dispose();
   }
 }

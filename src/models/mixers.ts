@@ -137,6 +137,10 @@ export class AttentionMixer extends Module {
   readonly outNorm: Norm | undefined;
   readonly sinks: Tensor | undefined;
   #slopes: Tensor | undefined;
+  protected override forget(): void {
+    this.#slopes?.dispose();
+    this.#slopes = undefined;
+  }
   constructor(w: Weights, f: Attention, hidden: number, deep?: Init) {
     super();
     this.feature = f;

@@ -207,10 +207,13 @@ function mobileBert(c: Config, source: ModelSource): MobileBert {
   const head = classifies(c) ? new ClassifierHead(c, source, width, { out: 'classifier' }) : undefined;
   const made = new MobileBert(config, vb, head, pools);
   const far = 'cls.predictions.dense.weight';
+  const stored = source.has(far) ? source.builder.get([width - config.embedWidth, config.vocabSize], far) : undefined;
+  const columns = stored?.t();
   made.tokens = tokenHead(c, source, {
     ...{ eps: config.eps, activation: config.activation, words: made.words.weight, builder: oldNorms(source) },
-    ...(source.has(far) && { columns: source.builder.get([width - config.embedWidth, config.vocabSize], far).t() }),
+    ...(columns && { columns }),
   });
+  for (const t of [stored, columns]) t?.dispose(); // the head has copied them
   return made;
 }
 const hasTokenHead = (source: ModelSource): boolean =>

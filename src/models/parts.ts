@@ -1,5 +1,6 @@
 // What encoders, encoder-decoders and vision models are made of: attention with separate projections, two kinds of
 // feed-forward, masks.
+import type { Shape } from '../base/shape.js';
 import type { SdpaOptions } from '../ops/attention-calls.js';
 import { activation } from '../nn/activation.js';
 import type { Cache } from '../nn/kv-cache.js';
@@ -114,6 +115,32 @@ export function multiHead(
     heads,
     options.scale,
   );
+}
+
+/** A stored tensor in another shape, in its place. */
+export function reshaped(stored: Tensor, shape: Shape): Tensor {
+  const view = keep(stored.reshape([...shape]));
+  if (view !== stored) stored.dispose();
+  return view;
+}
+
+/**
+ * A tensor of its own that is made of stored ones, which go once it is there. A source in memory lends its own, which
+ * others read, too: these stay.
+ */
+export function madeOf(
+  vb: VarBuilder,
+  make: (read: (shape: Shape | undefined, name: string) => Tensor) => Tensor,
+): Tensor {
+  const taken: Tensor[] = [];
+  const read = (shape: Shape | undefined, name: string): Tensor => {
+    const t = vb.get(shape, name);
+    if (vb.record(name)) taken.push(t);
+    return t;
+  };
+  const made = keep(scope(() => make(read)));
+  for (const t of taken) t.dispose();
+  return made;
 }
 
 /** One stored product taken apart into several of equal height. */

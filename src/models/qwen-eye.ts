@@ -7,12 +7,11 @@ import { type Layer, Module } from '../nn/module.js';
 import { rmsNorm } from '../nn/norm.js';
 import type { VarBuilder } from '../nn/var-builder.js';
 import { tensor } from '../tensor/create.js';
-import { keep } from '../tensor/scope.js';
 import type { Tensor } from '../tensor/tensor.js';
 import type { Config } from './config.js';
 import { Eye, type Place, type Places, type Seen } from './eye.js';
 import { attended, type Run, runsOf } from './eye-runs.js';
-import { feedForward, GatedFeedForward } from './parts.js';
+import { feedForward, GatedFeedForward, reshaped } from './parts.js';
 import type { RopeTable } from './rope.js';
 
 interface QwenVision {
@@ -144,7 +143,7 @@ export class QwenEye extends Eye {
     const numbers = channels * frames * patch * patch;
     const third = c.positions !== undefined;
     this.patches = new Linear(
-      keep(stored.reshape([width, numbers])),
+      reshaped(stored, [width, numbers]),
       third ? vb.get([width], 'patch_embed.proj.bias') : undefined,
     );
     this.positions = third ? vb.get([(c.positions as number) ** 2, width], 'pos_embed.weight') : undefined;

@@ -180,6 +180,10 @@ export class MambaMixer extends Module {
   readonly out: Linear;
   /** What the parts of the first product are multiplied by. */
   #factors: Tensor | undefined;
+  protected override forget(): void {
+    this.#factors?.dispose();
+    this.#factors = undefined;
+  }
   readonly #shard: Shard | undefined;
   /** The width of the norm: that of all ranks' values. */
   readonly #width: number;
@@ -402,6 +406,10 @@ export class FadingMixer extends Module {
   /** What heads fade to as the file has it, rounded to its dtype: whole prompts are multiplied by these. */
   readonly tables: FadeTables | undefined;
   #rates: Tensor | undefined;
+  protected override forget(): void {
+    this.#rates?.dispose();
+    this.#rates = undefined;
+  }
   constructor(w: Weights, f: FadingAttention, hidden: number, deep?: Init) {
     super();
     this.feature = f;

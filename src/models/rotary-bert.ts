@@ -97,13 +97,17 @@ class RotaryBert extends TextEncoder {
     this.finalNorm = parts.finalNorm;
     this.#ropes = ropes;
   }
+  protected override forget(): void {
+    for (const { cos, sin } of this.#tables?.of.values() ?? []) {
+      cos.dispose();
+      sin.dispose();
+    }
+    this.#tables = undefined;
+  }
   /** Cosines and sines for a length, kept until another is asked for. */
   #tablesFor(length: number): Map<RopeFeature, RopeTable> {
     if (this.#tables?.length !== length) {
-      for (const t of this.#tables?.of.values() ?? []) {
-        t.cos.dispose();
-        t.sin.dispose();
-      }
+      this.forget();
       const { dtype, weight } = this.words;
       const { device } = weight;
       const of = new Map([...new Set(this.#ropes)].map((r) => [r, ropeTable(r, length, length, dtype, device)]));

@@ -4,11 +4,12 @@ import { activation } from '../nn/activation.js';
 import type { Init } from '../nn/init.js';
 import { type AnyLinear, Linear, linear } from '../nn/layers.js';
 import { Module } from '../nn/module.js';
-import { keep, scope } from '../tensor/scope.js';
+import { keep } from '../tensor/scope.js';
 import type { Tensor } from '../tensor/tensor.js';
 import type { SharedBlock, SharedMamba } from './features.js';
 import { type MixerContext, Norm, norm } from './mixers.js';
 import { MambaMixer } from './recurrent-mixers.js';
+import { madeOf } from './parts.js';
 import { rowOrder } from './rope.js';
 import { reorderHeads } from './stored-rows.js';
 import type { Weights } from './weights.js';
@@ -33,11 +34,11 @@ class SharedBranch extends Module {
       new Norm({ kind: 'rms', eps }, vb.get([width], `${name}.weight`));
     /** A stored product with the layer's own narrow one added. */
     const product = (name: string, outputs: number, inputs: number, own?: string): Tensor =>
-      scope(() => {
-        const weight = vb.get([outputs, inputs], `${name}.weight`);
-        if (own === undefined) return keep(weight.copy());
-        const narrow = vb.get([f.rank, inputs], `${own}.${f.use}.0.weight`);
-        return keep(weight.add(vb.get([outputs, f.rank], `${own}.${f.use}.1.weight`).matmul(narrow)));
+      madeOf(vb, (read) => {
+        const weight = read([outputs, inputs], `${name}.weight`);
+        if (own === undefined) return weight.copy();
+        const narrow = read([f.rank, inputs], `${own}.${f.use}.0.weight`);
+        return weight.add(read([outputs, f.rank], `${own}.${f.use}.1.weight`).matmul(narrow));
       });
     const parts = [
       ['q', heads],
@@ -47,9 +48,12 @@ class SharedBranch extends Module {
     const weights = parts.map(([part, n]) => {
       const own = f.attentionAdapters ? `self_attn.linear_${part}_adapter_list` : undefined;
       const made = product(`self_attn.${part}_proj`, n * headDim, wide, own);
-      return part === 'v' ? made : reorderHeads(made, rowOrder(rope));
+      const moved = part === 'v' ? made : reorderHeads(made, rowOrder(rope));
+      if (moved !== made) made.dispose();
+      return moved;
     });
     this.qkv = new Linear(keep(weights[0].cat(weights.slice(1), 0)));
+    for (const t of weights) t.dispose();
     this.out = new Linear(product('self_attn.o_proj', hidden, heads * headDim));
     this.norm1 = norm('input_layernorm', wide);
     this.norm2 = norm('pre_ff_layernorm', hidden);

@@ -1,16 +1,19 @@
 // T5Gemma: Gemma 2's layers as an encoder that looks both ways, and as a decoder that looks at what was read, too.
+import type { DType } from '../base/dtype.js';
 import { FormatError } from '../base/errors.js';
 import { KvCache } from '../nn/kv-cache.js';
 import { type Embedding, embedding, Linear, linear, RmsNorm } from '../nn/layers.js';
 import { Module } from '../nn/module.js';
 import type { VarBuilder } from '../nn/var-builder.js';
+import type { Device } from '../tensor/device.js';
 import { keep, scope } from '../tensor/scope.js';
 import type { Tensor } from '../tensor/tensor.js';
 import type { Config } from './config.js';
 import { refuseHeads } from './encoder.js';
 import type { ModelRow } from './model-row.js';
 import { GatedFeedForward, keysMask, MultiHead } from './parts.js';
-import { readRope, type RopeFeature, type RopeTable, ropeTable } from './rope.js';
+import { PositionTables } from './position-tables.js';
+import { readRope, type RopeFeature, type RopeTable } from './rope.js';
 import { Seq2Seq, type Seq2SeqState } from './seq2seq.js';
 import type { ModelSource } from './source.js';
 
@@ -83,22 +86,30 @@ class T5GemmaSide extends Module {
   readonly blocks: T5GemmaBlock[];
   readonly norm: RmsNorm;
   readonly config: SideConfig;
-  readonly #rope: RopeTable;
+  readonly #tables = new PositionTables(this);
   constructor(vb: VarBuilder, c: SideConfig, read?: number) {
     super();
     this.config = c;
     this.words = embedding(c.vocabSize, c.width, vb.pp('embed_tokens'));
     this.blocks = Array.from({ length: c.layers }, (_, i) => new T5GemmaBlock(vb.pp('layers', i), c, read));
     this.norm = norm(c.width, vb.pp('norm'), c.eps);
-    const { dtype, device } = this.words.weight;
-    this.#rope = ropeTable(c.rope, c.maxPositions, c.maxPositions, dtype, device);
+  }
+  get dtype(): DType {
+    return this.norm.weight.dtype;
+  }
+  get device(): Device {
+    return this.norm.weight.device;
+  }
+  protected override forget(): void {
+    this.#tables.dispose();
   }
   /** Words as vectors (b, t, width), and how their positions turn. */
   begin(ids: Tensor, start: number): { x: Tensor; rope: RopeTable } {
     const t = ids.shape[1];
     const rows = (table: Tensor): Tensor => table.narrow(0, start, t).contiguous();
     const x = this.words.forward(ids).affine(Math.sqrt(this.config.width), 0);
-    return { x, rope: { cos: rows(this.#rope.cos), sin: rows(this.#rope.sin) } };
+    const { cos, sin } = this.#tables.ropes(this.config.rope, start + t);
+    return { x, rope: { cos: rows(cos), sin: rows(sin) } };
   }
 }
 

@@ -102,6 +102,7 @@ export class TokenHead extends Module {
     const bias = (tied ? biases : biases.reverse()).find((n) => source.has(n)) ?? biases[0];
     const whole = style.columns && task === 'words' ? keep(scope(() => own.cat([style.columns as Tensor], 1))) : own;
     this.out = new Linear(whole, bare.out && task === 'words' ? undefined : source.builder.get([own.shape[0]], bias));
+    if (whole !== own && own !== words) own.dispose();
     const given = (c.get('id2label') ?? {}) as Record<string, string>;
     const classes = task === 'classes' ? own.shape[0] : 0;
     this.labels = Array.from({ length: classes }, (_, i) => given[i] ?? `LABEL_${i}`);

@@ -16,6 +16,7 @@ import { keep, scope } from '../tensor/scope.js';
 import { QTensor, type Weight } from '../tensor/qtensor.js';
 import type { Tensor } from '../tensor/tensor.js';
 import type { HeadSizes } from './features.js';
+import { madeOf } from './parts.js';
 import type { Role } from './roles.js';
 import type { Shard } from './shard.js';
 import { reorderHeads, take, type Taken } from './stored-rows.js';
@@ -169,15 +170,15 @@ export class Weights {
     const names = p ? pieces.map((piece) => this.#full(p, 'weight').replace('{p}', piece)) : [];
     if (!p || !this.builder.has(names[0])) return this.tensor(role, shape);
     const part = this.shard?.part(role, 'weight', this.layer);
-    const made = scope(() => {
+    const made = madeOf(this.builder, (read) => {
       const [first, ...rest] = names.map((name) => {
-        const piece = this.builder.get(undefined, name);
+        const piece = read(undefined, name);
         return p.rows ? p.rows(piece, this.#sizes) : piece;
       });
       const whole = first.cat(rest, 0);
       return (part ? partOf(whole, part, names[0]) : whole).copy();
     });
-    return this.#checked(keep(made), [{ role, shape }], 'weight', names[0]);
+    return this.#checked(made, [{ role, shape }], 'weight', names[0]);
   }
 
   /** What of stored tensors makes parts that lie in the same ones: a model's, or this rank's. */
@@ -454,15 +455,13 @@ export class Weights {
   }
   /** Biases of parts side by side, of which some have none. */
   #withZeros(parts: readonly LinearPart[], biasOf: (own: readonly LinearPart[]) => Tensor): Tensor {
-    return keep(
-      scope(() => {
-        const like = biasOf([parts[0]]);
-        const rest = parts
-          .slice(1)
-          .map((x) => (this.#biases.includes(x.role) ? biasOf([x]) : like.newZeros([x.outputs], like.dtype)));
-        return like.cat(rest, 0);
-      }),
-    );
+    const like = biasOf([parts[0]]);
+    const rest = parts
+      .slice(1)
+      .map((x) => (this.#biases.includes(x.role) ? biasOf([x]) : like.newZeros([x.outputs], like.dtype)));
+    const whole = keep(like.cat(rest, 0));
+    for (const t of [like, ...rest]) t.dispose();
+    return whole;
   }
   /** A vector that norms multiply by. */
   normWeight(role: Role, shape: Shape, dtype = this.builder.dtype): Tensor {

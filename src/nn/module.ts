@@ -213,6 +213,7 @@ export abstract class Module {
   /** Moves to a device or a dtype (floats only); parameters stay parameters. */
   to(device: Device | undefined, dtype?: DType): this {
     const encoded = new Set([...this.#slots()].filter((s) => s.encoded).map((s) => s.owner[s.key]));
+    this.#forgetAll();
     return this.replace((t) =>
       noGrad(() => {
         const there = device ? t.to(device) : t;
@@ -250,7 +251,14 @@ export abstract class Module {
   }
   /** Gives the memory of all tensors back. */
   dispose(): void {
+    this.#forgetAll();
     for (const t of new Set(this.stateDict().values())) t.dispose();
+  }
+
+  /** Gives back what it keeps beside its fields, which it makes again when asked: tables of one device and dtype. */
+  protected forget(): void {}
+  #forgetAll(): void {
+    for (const [, part] of this.namedModules()) part.forget();
   }
 
   /** Calls a function before every forward(). What is returned here takes the hook away again. */
