@@ -4,15 +4,9 @@ import assert from 'node:assert/strict';
 import { join } from 'node:path';
 import { test } from 'node:test';
 import { sizeOf } from '../src/base/shape.js';
-import type { BlipMatcher } from '../src/models/blip.js';
 import type { ImageText } from '../src/models/clip.js';
-import { encoderAt } from '../src/models/embedding-model.js';
-import type { TextEncoder } from '../src/models/encoder.js';
-import { type CausalLM, loadModel, newDecoder } from '../src/models/index.js';
-import type { PictureLanguage } from '../src/models/picture-language.js';
-import type { Seq2Seq } from '../src/models/seq2seq.js';
+import { loadModel, newDecoder } from '../src/models/index.js';
 import type { VisionModel } from '../src/models/vision-model.js';
-import type { SoundEncoder } from '../src/models/wav2vec2.js';
 import { initialise, normal, ONE, quantize, Sequential, VarBuilder } from '../src/nn/index.js';
 import { keptFloats } from '../src/nn/kept-floats.js';
 import { Embedding, Linear } from '../src/nn/layers.js';
@@ -26,8 +20,8 @@ import { QTensor, type Weight } from '../src/tensor/qtensor.js';
 import { Generator } from '../src/tensor/random.js';
 import { scope } from '../src/tensor/scope.js';
 import type { Tensor } from '../src/tensor/tensor.js';
-import { answerOf, classifiers, encoders, families, familyFolder, hearing, pairs } from './models-support.js';
-import { readers, seeing, tokenHeads } from './models-support.js';
+import { answered, KINDS, opened, type Run } from './models-kinds.js';
+import { answerOf } from './models-support.js';
 
 /** Stands for blocks of the small models' widths, which no type has: it answers what blocks answer, exactly. */
 function blocksOf(weight: Tensor): QTensor {
@@ -46,38 +40,6 @@ function stored(model: Module): void {
     }
 }
 
-type Stem = Parameters<typeof answerOf>[2];
-type Run = (model: never, of: (key: string) => Tensor) => Tensor;
-const textOf = (of: (key: string) => Tensor): { ids: Tensor; mask: Tensor } => ({
-  ids: of('input_ids'),
-  mask: of('attention_mask'),
-});
-const answered: Run = (model: Seq2Seq, of) => {
-  const encoded = model.encode(of('input_ids') ?? of('input_features'), of('attention_mask'));
-  return model.decode(of('decoder_input_ids'), { crossed: model.begin(encoded).crossed });
-};
-const KINDS: readonly (readonly [stem: Stem, of: typeof families, kind: string, run: Run])[] = [
-  ['families', families, 'decoder', (model: CausalLM, of) => model.forward(of('input_ids'))],
-  ['encoders', encoders, '', (model: TextEncoder, of) => model.forward(textOf(of)).hidden],
-  ['classifiers', classifiers, 'encoder', (model: TextEncoder, of) => model.forward(textOf(of)).logits as Tensor],
-  ['tokens', tokenHeads, 'encoder', (model: TextEncoder, of) => model.tokenLogits(textOf(of))],
-  ['seq2seq', pairs, 'seq2seq', answered],
-  ['vision', seeing, 'vision', (model: VisionModel, of) => model.forward(of('pixels'))],
-  ['sound', hearing, 'sound', (model: SoundEncoder, of) => model.forward(of('frames') ?? of('samples'))],
-  [
-    ...(['pictures', readers, 'image-text-to-text'] as const),
-    (model: PictureLanguage | BlipMatcher, of) => {
-      const [ids, pixels, places] = [of('ids'), of('pixels'), of('places')];
-      return 'embedText' in model
-        ? model.forward(ids, pixels)
-        : model.forward(ids, pixels, (places?.toArray() ?? []) as number[][]);
-    },
-  ],
-];
-function opened(name: string, models: typeof families, kind: string): Module {
-  const dir = familyFolder(name, (f) => f, models);
-  return kind ? loadModel(dir, { device: 'cpu', kind: kind as 'decoder' }).model : encoderAt(dir, { device: 'cpu' });
-}
 function same(name: string, model: Module, run: () => Tensor): void {
   const before = run();
   stored(model);
@@ -87,27 +49,28 @@ function same(name: string, model: Module, run: () => Tensor): void {
 }
 /** Models with tensors that an answer to a text alone does not take, or that are added to others. */
 const LESS = /^(zamba2|deepseek_v32|glm_moe_dsa|mllama_text|longformer|led|mbart-b)/;
-for (const [stem, models, kind] of KINDS)
+for (const row of KINDS) {
+  const [stem, models, , run] = row;
   test(`${stem}: what a model has read is among its parameters, which are trained, saved and given back`, () => {
     for (const name of Object.keys(models).filter((n) => !LESS.test(n)))
       scope(() => {
-        const model = opened(name, models, kind);
+        const model = opened(name, row);
         const found = [...new Set(model.stateDict().values())].reduce((n, t) => n + t.size, 0);
         const stored = Object.values(models[name].tensors).reduce((n, [shape]) => n + sizeOf(shape), 0);
         assert.ok(found >= 0.97 * stored, `${name}: ${found} of ${stored} numbers`);
         model.dispose();
       });
   });
-for (const [stem, models, kind, run] of KINDS)
   test(`${stem}: every model answers the same from layers in blocks`, () => {
     for (const name of Object.keys(models))
       scope(() =>
         noGrad(() => {
-          const model = opened(name, models, kind);
+          const model = opened(name, row);
           same(name, model, () => run(model as never, (key) => answerOf(name, key, stem)));
         }),
       );
   });
+}
 
 for (const [name, run] of [
   ['whisper', answered],

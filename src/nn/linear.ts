@@ -145,8 +145,8 @@ export interface EmbeddingOptions extends MakeOptions {
 export class Embedding<W extends Weight = Tensor> extends Layer {
   /** (entries, width). */
   weight: W;
-  /** Of the rows that come out: the tensor's own; quantized tables have none. */
-  readonly dtype: DType;
+  /** Of the rows of quantized tables, which have none. */
+  readonly #rows: DType;
   /** The row that is not trained, if any. */
   readonly paddingIdx: number | undefined;
   constructor(entries: number, width: number, options?: EmbeddingOptions);
@@ -155,7 +155,7 @@ export class Embedding<W extends Weight = Tensor> extends Layer {
     super();
     if (typeof first !== 'number') {
       this.weight = first;
-      this.dtype = (second as DType | undefined) ?? (first instanceof QTensor ? 'f32' : (first as Tensor).dtype);
+      this.#rows = (second as DType | undefined) ?? (first instanceof QTensor ? 'f32' : (first as Tensor).dtype);
       return;
     }
     requireOptions('Embedding', options, ['init', 'paddingIdx', ...MAKE_OPTIONS]);
@@ -163,11 +163,15 @@ export class Embedding<W extends Weight = Tensor> extends Layer {
     const vb = builderOf(options);
     const weight = vb.get([first, second as number], 'weight', options.init ?? normal());
     this.weight = weight as W;
-    this.dtype = weight.dtype;
+    this.#rows = weight.dtype;
     this.paddingIdx = paddingRow('Embedding', options.paddingIdx, first);
     const pad = this.paddingIdx;
     if (pad !== undefined && !options.from)
       noGrad(() => weight.narrow(0, pad, 1).assign(weight.newFull([1, second as number], 0)));
+  }
+  /** Of the rows that come out: the table's own, wherever it has moved; quantized tables have none. */
+  get dtype(): DType {
+    return this.weight instanceof QTensor ? this.#rows : (this.weight as Tensor).dtype;
   }
   override describe(): string {
     return this.weight.shape.join(', ') + (this.paddingIdx === undefined ? '' : `, padding ${this.paddingIdx}`);
