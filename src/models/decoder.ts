@@ -163,8 +163,7 @@ export class CausalLM extends Module {
   }
   /** The dtype it computes in. */
   get dtype(): DType {
-    const { weight, dtype } = this.embed;
-    return weight instanceof QTensor ? dtype : weight.dtype;
+    return this.embed.dtype;
   }
   /** What caches of this model keep keys and values in; undefined: the model's dtype. */
   get cacheType(): CacheType | undefined {
