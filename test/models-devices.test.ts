@@ -81,8 +81,8 @@ for (const row of KINDS) {
  * of random weights are large: PyTorch's answers lie as far. Of one token of the mixture two experts lie 0.0003 apart.
  */
 const HALVES: readonly (readonly [DType, usual: number, loose: number])[] = [
-  ['bf16', 0.05, 0.6],
-  ['f16', 0.006, 0.3],
+  ['bf16', 0.1, 0.6],
+  ['f16', 0.015, 0.3],
 ];
 const LOOSE = /^(t5-|switch|longt5|qwen3_vl_moe)/;
 /** Sums of these random models pass the largest number of f16, in PyTorch, too. */
@@ -109,15 +109,13 @@ for (const row of KINDS.filter(([stem]) => LATE.includes(stem)))
     });
 
 /** What an answer does not depend on: layers behind the one that is read, experts that no token chose, other heads. */
-const UNMOVED: Readonly<Record<string, RegExp>> = {
-  llava: /^eye\.tower\.(blocks\.2|post_norm)\./,
-  'llava-b': /^eye\.tower\.(blocks\.2|post_norm)\./,
-  llava_next: /^eye\.tower\.(blocks\.2|post_norm)\./,
-  llava_onevision: /^eye\.tower\.post_norm\./,
-  'blip-b': /^(image|text)_projection\./,
-  'hubert-c': /^norm\./,
-  switch: /^decoder\.blocks\.1\.mlp\.experts\.1\./,
-};
+const UNMOVED: readonly (readonly [model: RegExp, weights: RegExp])[] = [
+  [/^(llava(-[bd])?|llava_next)$/, /^eye\.tower\.(blocks\.2|post_norm)\./],
+  [/^llava_onevision$/, /^eye\.tower\.post_norm\./],
+  [/^blip-b$/, /^(image|text)_projection\./],
+  [/^hubert-c$/, /^norm\./],
+  [/^switch$/, /^decoder\.blocks\.1\.mlp\.experts\.1\./],
+];
 for (const row of KINDS) {
   const [stem, models] = row;
   const names = LATE.includes(stem) ? Object.keys(models) : (FURTHER[stem] ?? []);
@@ -137,12 +135,9 @@ for (const row of KINDS) {
           const none = [...model.namedParameters()]
             .filter(([, p]) => !((grads.get(p)?.abs().max().item() as number) > 0))
             .map(([key]) => key);
-          assert.deepEqual(
-            none.filter((key) => !UNMOVED[name]?.test(key)),
-            [],
-            name,
-          );
-          assert.equal(none.length > 0, name in UNMOVED, `${name}: all weights are moved now`);
+          const unmoved = UNMOVED.find(([model]) => model.test(name))?.[1];
+          assert.equal(none.filter((key) => !unmoved?.test(key)).join(', '), '', name);
+          assert.equal(none.length > 0, unmoved !== undefined, `${name}: all weights are moved now`);
           const moved = model.parameters().filter((p) => grads.get(p));
           new AdamW(moved, { learningRate: 1e-4, weightDecay: 0 }).step(grads);
           const [before, after] = [first.item(), noGrad(loss).item()];

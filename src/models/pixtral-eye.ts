@@ -6,12 +6,11 @@ import { Layer, Module } from '../nn/module.js';
 import { rmsNorm } from '../nn/norm.js';
 import type { VarBuilder } from '../nn/var-builder.js';
 import { tensor } from '../tensor/create.js';
-import { keep } from '../tensor/scope.js';
 import type { Tensor } from '../tensor/tensor.js';
 import type { Config } from './config.js';
 import { attended, type Run, runsOf } from './eye-runs.js';
 import { Eye, type Place, type Places, type Seen } from './eye.js';
-import { GatedFeedForward } from './parts.js';
+import { GatedFeedForward, reshaped } from './parts.js';
 import { sideOf, thetaOf } from './qwen-eye.js';
 import type { RopeTable } from './rope.js';
 
@@ -73,7 +72,7 @@ export class PixtralTower extends Module {
     super();
     this.#config = c;
     const stored = vb.get([c.width, c.channels, c.patch, c.patch], 'patch_conv.weight');
-    this.patches = new Linear(keep(stored.reshape([c.width, c.channels * c.patch ** 2])));
+    this.patches = new Linear(reshaped(stored, [c.width, c.channels * c.patch ** 2]));
     this.norm = rmsNorm(c.width, vb.pp('ln_pre'), EPS);
     this.blocks = Array.from({ length: c.layers }, (_, i) => new PixtralBlock(vb.pp('transformer.layers', i), c));
   }
