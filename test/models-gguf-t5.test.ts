@@ -12,8 +12,10 @@ import { loadModel } from '../src/models/load.js';
 import type { Seq2Seq } from '../src/models/seq2seq.js';
 import { relativeError } from '../src/parity/model-checks.js';
 import { noGrad } from '../src/tensor/autograd.js';
+import type { Device } from '../src/tensor/device.js';
 import { scope } from '../src/tensor/scope.js';
 import type { Tensor } from '../src/tensor/tensor.js';
+import { testDevices } from '../src/testing/devices.js';
 import { answerOf, familyFolder, pairs } from './models-support.js';
 
 const NAMES: readonly (readonly [RegExp, string])[] = [
@@ -100,6 +102,34 @@ for (const name of ['t5-d', 't5-e', 't5-f'])
         half.dispose();
       }),
     ));
+
+for (const { name: on, device, missing } of testDevices('cpu,sim:32'))
+  test(`a GGUF file of T5 on ${on}: the numbers of transformers, f16 near them, and no tensor is left`, {
+    skip: missing,
+  }, () => {
+    const path = written('t5-e');
+    const at = device as Device;
+    const off = (dtype: 'f32' | 'f16'): number =>
+      scope(() =>
+        noGrad(() => {
+          const of = (key: string): Tensor => answerOf('t5-e', key, 'seq2seq').to(at);
+          const { model } = loadModel<Seq2Seq>(path, { device: at, dtype, kind: 'seq2seq' });
+          const encoded = model.encode(of('input_ids'), of('attention_mask'));
+          const { caches: _, ...state } = model.begin(encoded, of('attention_mask'));
+          const logits = model.decode(of('decoder_input_ids'), state);
+          assert.equal(logits.dtype, dtype);
+          const error = relativeError(logits.cast('f32'), of('logits'));
+          model.dispose();
+          return error;
+        }),
+      );
+    for (const [dtype, bound] of [['f32', 1e-4] as const, ['f16', 0.05] as const]) {
+      assert.ok(off(dtype) <= bound, `${dtype}: off by ${off(dtype)}`);
+      const before = at.memory().liveBytes; // numbers that a device keeps are there now
+      off(dtype);
+      assert.ok(at.memory().liveBytes <= before, dtype);
+    }
+  });
 
 test('a GGUF file of T5 answers texts by the tokenizer and the tokens that it names', async () => {
   const model = await TextToText.load(written('t5-f'), { device: 'cpu' });

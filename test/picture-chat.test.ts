@@ -7,7 +7,9 @@ import { UnsupportedError } from '../src/base/errors.js';
 import { readPicture } from '../src/media/pictures.js';
 import { PictureChat } from '../src/models/index.js';
 import { tensor, zeros } from '../src/tensor/create.js';
+import type { Device } from '../src/tensor/device.js';
 import type { Tensor } from '../src/tensor/tensor.js';
+import { testDevices } from '../src/testing/devices.js';
 import { chatFolder, chats, familyFolder, readers, skipChats } from './models-support.js';
 
 const bytes = (image: string): Buffer => Buffer.from(image, 'base64');
@@ -39,6 +41,25 @@ for (const [name, { asks }] of Object.entries(chats))
       assert.deepEqual(heard.answer, answer);
       if (!answer.includes(2)) assert.equal(said, text.trim());
       chat.dispose();
+    });
+
+for (const { name: on, device, missing } of testDevices('cpu,sim:32'))
+  for (const name of on === 'cpu' ? Object.keys(chats) : ['gemma3', 'qwen2_5_vl'].filter((n) => n in chats))
+    test(`a chat with ${name} in bf16 on ${on}: the answer of f32, and no tensor is left`, {
+      skip: missing,
+    }, async () => {
+      const { images, answer } = chats[name].asks.one;
+      const talk = async (): Promise<number[]> => {
+        const chat = await PictureChat.load(chatFolder(name), { device: device as Device, dtype: 'bf16' });
+        const heard = listening(chat);
+        await chat.chat('w20 w31 w42', { images: images.map(bytes), maxTokens: answer.length });
+        chat.dispose();
+        return heard.answer;
+      };
+      assert.deepEqual(await talk(), answer);
+      const before = (device as Device).memory().liveBytes; // numbers that a device keeps are there now
+      await talk();
+      assert.ok((device as Device).memory().liveBytes <= before);
     });
 
 test('messages, tensors and folders of newer make say the same', { skip: skipChats }, async () => {

@@ -8,6 +8,8 @@ import { Config } from '../src/models/config.js';
 import { LetterSpeech, SoundClassifier } from '../src/models/index.js';
 import { findGolden, missingGolden } from '../src/parity/golden.js';
 import { tensor } from '../src/tensor/create.js';
+import type { Device } from '../src/tensor/device.js';
+import { testDevices } from '../src/testing/devices.js';
 import { familyFolder, hearing } from './models-support.js';
 
 interface Heard {
@@ -56,6 +58,32 @@ for (const [name, { text, scores, spelt = [] }] of Object.entries(heard))
         assert.equal(await model.transcribe(samplesOf(name)), want);
       }
       model.dispose();
+    }
+  });
+
+for (const { name: on, device, missing } of testDevices('cpu,sim:32'))
+  test(`letters and classes of sounds in f16 on ${on} are those of f32, and no tensor is left`, {
+    skip: missing ?? skip,
+  }, async () => {
+    const options = { device: device as Device, dtype: 'f16' } as const;
+    const hear = async (name: string): Promise<void> => {
+      const { text, scores = [] } = heard[name];
+      if (text !== undefined) {
+        const model = await LetterSpeech.load(folderOf(name), options);
+        assert.equal(await model.transcribe(samplesOf(name)), text, name);
+        model.dispose();
+        return;
+      }
+      const model = await SoundClassifier.load(folderOf(name), options);
+      for (const { label, score } of await model.classify(samplesOf(name)))
+        assert.ok(Math.abs(score - scores[Number(label.slice('LABEL_'.length))]) <= 5e-3, `${name}: ${label} ${score}`);
+      model.dispose();
+    };
+    for (const name of ['wav2vec2', 'hubert-c', 'ast-b']) {
+      await hear(name);
+      const before = (device as Device).memory().liveBytes; // numbers that a device keeps are there now
+      await hear(name);
+      assert.ok((device as Device).memory().liveBytes <= before, name);
     }
   });
 
