@@ -1,7 +1,7 @@
 // A pretrained encoder learns to sort texts into classes of your own: a new head on top, all weights trained a little.
-//   node dist/examples/fine-tune.js MODEL [--file TEXTS.csv] [--epochs N] [--device NAME] [--out FILE] [TEXT...]
-// MODEL is a folder or a name such as distilbert/distilbert-base-uncased; TEXTS.csv has columns `text` and `label`. What
-// it has learned goes to FILE (safetensors); each TEXT is sorted at the end.
+// node dist/examples/fine-tune.js MODEL [--file TEXTS.csv] [--epochs N] [--device NAME] [--out FILE] [TEXT...] MODEL is
+// a folder or a name such as distilbert/distilbert-base-uncased; TEXTS.csv has columns `text` and `label`. What it has
+// learned goes to FILE (safetensors); each TEXT is sorted at the end.
 import { parseArgs } from 'node:util';
 import { Device, manualSeed, noGrad, scope, tensor, type Tensor } from 'wick';
 import { DataLoader, Dataset, readCsv } from 'wick/data';

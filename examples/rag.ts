@@ -1,9 +1,8 @@
 // Answers from texts of your own: passages that are nearest to a question in meaning go before it in the prompt, and a
-// language model answers from them.
-//   node dist/examples/rag.js ENCODER [--model NAME] [--file TEXT] [--top N] [--max-tokens N] QUESTION
-// ENCODER makes vectors of texts (sentence-transformers/all-MiniLM-L6-v2), NAME answers (Qwen/Qwen3-0.6B): folders, GGUF
-// files or names on the hub. Passages are parted by empty lines. The built-in model, which serves where no NAME is given,
-// shows how it goes; it writes mock Shakespeare and knows no answers.
+// language model answers from them. node dist/examples/rag.js ENCODER [--model NAME] [--file TEXT] [--top N]
+// [--max-tokens N] QUESTION ENCODER makes vectors of texts (sentence-transformers/all-MiniLM-L6-v2), NAME answers
+// (Qwen/Qwen3-0.6B): folders, GGUF files or names on the hub. Passages are parted by empty lines. The built-in model,
+// which serves where no NAME is given, shows how it goes; it writes mock Shakespeare and knows no answers.
 import { readFileSync } from 'node:fs';
 import { parseArgs } from 'node:util';
 import { tensor, type Tensor } from 'wick';

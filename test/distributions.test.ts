@@ -79,7 +79,7 @@ test('gradients flow through rsample and logProb, and not through sample', () =>
   near(new Categorical({ logits }).logProb(tensor(1)).backward().of(logits), [-0.244728, 0.909969, -0.665241]);
 });
 
-/** Two parameters each of p and of q, and what PyTorch has of p at [0.25, 0.75]; gradients are of the sum of logProb. */
+/** Two parameters each of p and of q, and what PyTorch has of p at [0.25, 0.75]; gradients of the sum of logProb. */
 interface Held {
   readonly make: (...parameters: Tensor[]) => distributions.Distribution;
   readonly p: readonly number[][];

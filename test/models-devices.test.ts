@@ -114,7 +114,7 @@ const UNMOVED: Readonly<Record<string, RegExp>> = {
   'hubert-c': /^norm\./,
   switch: /^decoder\.blocks\.1\.mlp\.experts\.1\./,
 };
-/** Of a tower of three layers one before the last may be read: the layers behind it, and the norm behind all, are not. */
+/** Of a tower of three layers one before the last may be read: the layers behind it and the last norm are not. */
 function unread({ vision_feature_layer: read }: Readonly<Record<string, unknown>>, key: string): boolean {
   if (read === undefined) return false;
   const last = [read].flat().some((layer) => layer === -1 || layer === 3);

@@ -299,7 +299,7 @@ test('a plain recurrent net takes its number of layers in a row, as the others d
   for (const Kind of [nn.RNN, nn.LSTM, nn.GRU]) assert.equal(new Kind(4, 8, 2).layers, 2, Kind.name);
 });
 
-test('Upsample is interpolate of lines, pictures and volumes, with the steps of a scale that is no whole number', () => {
+test('Upsample is interpolate of lines, pictures and volumes, with the steps of a fractional scale', () => {
   const near = (a: Tensor, b: Tensor): void => {
     assert.deepEqual(a.shape, b.shape);
     assert.ok(a.allclose(b, { rtol: 1e-5, atol: 1e-6 }));

@@ -4,7 +4,8 @@ import type { Tensor } from '../tensor/tensor.js';
 
 /**
  * What a processor says of each picture beside its pixels: nothing where all are alike; frames, rows and columns of
- * patches (Qwen), or rows and columns (Pixtral); a shape's number and its tiles (Llama 3.2); height, width and how many tiles were made of it (LLaVA-NeXT and OneVision).
+ * patches (Qwen), or rows and columns (Pixtral); a shape's number and its tiles (Llama 3.2); height, width and how many
+ * tiles were made of it (LLaVA-NeXT and OneVision).
  */
 export type Place = readonly number[];
 export type Places = readonly Place[];

@@ -1,5 +1,5 @@
-// InternVL's tower: a vision transformer whose branches are multiplied by learnt factors, and whose queries and keys may
-// have norms.
+// InternVL's tower: a vision transformer whose branches are multiplied by learnt factors, and whose queries and keys
+// may have norms.
 import { FormatError, UnsupportedError } from '../base/errors.js';
 import { type LayerNorm, layerNorm, type Linear, linear, type RmsNorm } from '../nn/layers.js';
 import { Module } from '../nn/module.js';

@@ -154,7 +154,8 @@ export class MllamaEye extends Eye {
       .cat([patches.add(told(this.before, this.beforeGate, 1))], 2)
       .add(own)
       .add(told(this.tilePositions, this.positionGate, places));
-    // Tiles are filled to whole eights (a square and one are never that); what is filled in, and tiles that are not there, see the others alone, and are seen.
+    // Tiles are filled to whole eights (a square and one are never that); what is filled in, and tiles that are not
+    // there, see the others alone, and are seen.
     const whole = Math.ceil(places / 8) * 8;
     const filler = zeros([n, tiles, whole - places, width], { device, dtype: pixels.dtype });
     let x = this.preNorm

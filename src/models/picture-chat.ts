@@ -31,7 +31,7 @@ export interface PictureChatOptions extends ChatOptions {
 /** What stands in a prompt for a picture, and what it becomes there. */
 interface Wording {
   /** The token that a template writes for a picture; default: the model's own for a place of one. */
-  readonly placeholder?: string;
+  readonly mark?: string;
   /** A picture's tokens, one `token` a place of it; `count`: of the picture, or of each of its tiles. */
   readonly written?: (token: string, count: number, picture: Prepared) => string;
   /** Tokens that are written and that the tokenizer must have. */
@@ -53,7 +53,7 @@ const tilesBetween = (token: string, count: number, { shape: [tiles] }: Prepared
   `<img>${token.repeat(tiles * count)}</img>`;
 const [BEGIN, END] = ['<start_of_image>', '<end_of_image>'];
 const WORDINGS: Readonly<Record<string, Wording>> = {
-  gemma3: { placeholder: BEGIN, written: (token, count) => `\n\n${BEGIN}${token.repeat(count)}${END}\n\n` },
+  gemma3: { mark: BEGIN, written: (token, count) => `\n\n${BEGIN}${token.repeat(count)}${END}\n\n` },
   paligemma: { plain: (pictures, question, begin) => `${pictures}${begin}${question}\n` },
   internvl: { written: tilesBetween, needs: ['<img>', '</img>'] },
   idefics3: { written: tilesWritten },
@@ -160,7 +160,7 @@ export class PictureChat {
     }
   }
 
-  /** A prompt's text, with one placeholder a picture. */
+  /** A prompt's text, with one mark for each picture. */
   #rendered(messages: readonly ChatMessage[], options: PictureChatOptions): string {
     const { plain } = this.#wording;
     const templates = this.tokenizer.chatTemplates;
@@ -179,7 +179,7 @@ export class PictureChat {
     const texts = partsOf(only).map((p) => (p as { text?: string }).text ?? '');
     const pictures = partsOf(only).filter((p) => p.type === 'image');
     const question = typeof only.content === 'string' ? only.content : texts.join('');
-    return plain(this.#placeholder.repeat(pictures.length), question, this.tokenizer.role('bos') ?? '');
+    return plain(this.#mark.repeat(pictures.length), question, this.tokenizer.role('bos') ?? '');
   }
   get #imageToken(): string {
     const { imageToken } = this.model;
@@ -188,17 +188,17 @@ export class PictureChat {
       throw new UnsupportedError(`chat: the tokenizer has no token ${imageToken}, which stands for pictures`);
     return token;
   }
-  get #placeholder(): string {
-    return this.#wording.placeholder ?? this.#imageToken;
+  get #mark(): string {
+    return this.#wording.mark ?? this.#imageToken;
   }
-  /** Token numbers of a prompt, each placeholder grown to the tokens of its picture. */
+  /** Token numbers of a prompt, each mark replaced by the tokens of its picture. */
   #ids(text: string, pictures: readonly Prepared[]): number[] {
-    const [token, placeholder] = [this.#imageToken, this.#placeholder];
+    const [token, mark] = [this.#imageToken, this.#mark];
     const { written = (t: string, n: number): string => t.repeat(n) } = this.#wording;
-    const parts = text.split(placeholder);
+    const parts = text.split(mark);
     if (parts.length - 1 !== pictures.length)
       throw new ArgumentError(
-        `chat: the prompt has ${parts.length - 1} places for pictures (${placeholder}); ${pictures.length} were given`,
+        `chat: the prompt has ${parts.length - 1} places for pictures (${mark}); ${pictures.length} were given`,
       );
     const grown = pictures.map((p) => written(token, this.model.eye.tokensOf(p.place), p));
     const whole = parts.reduce((all, next, i) => all + grown[i - 1] + next);

@@ -1,5 +1,5 @@
-// Families that read pictures and write text, a row each: LLaVA, PaliGemma (whose prompt sees itself both ways), Gemma 3
-// (whose pictures do), Qwen-VL (whose tokens have places), Pixtral and Mistral 3 (whose pictures have any size),
+// Families that read pictures and write text, a row each: LLaVA, PaliGemma (whose prompt sees itself both ways), Gemma
+// 3 (whose pictures do), Qwen-VL (whose tokens have places), Pixtral and Mistral 3 (whose pictures have any size),
 // LLaVA-NeXT, LLaVA-OneVision, Idefics 3, SmolVLM and InternVL (whose pictures come in tiles), and Llama 3.2 (some of
 // whose layers look at pictures).
 import { FormatError, UnsupportedError } from '../base/errors.js';
@@ -158,7 +158,7 @@ function llavaPixtral(c: Config, sides: Sides): Omit<Reading, 'imageToken'> {
   const strategy = c.text('vision_feature_select_strategy', 'default');
   if (strategy !== 'full')
     throw new UnsupportedError(
-      `${c.where}: vision_feature_select_strategy is "${strategy}"; Pixtral's pictures have no token to leave out, and ` +
+      `${c.where}: vision_feature_select_strategy is "${strategy}"; Pixtral's pictures have no token to leave out and ` +
         'only "full" is served',
     );
   const { tower, layers, width } = pixtralParts(c, sides, -2);
@@ -342,7 +342,7 @@ interface ReadingRow {
   /** The config as the text's own reader takes it. */
   readonly text?: (json: Json) => Json;
 }
-/** PaliGemma's text is Gemma without a cap on logits; that a prompt sees itself both ways is the run's business here. */
+/** PaliGemma's text is Gemma without a cap on logits; that a prompt sees itself both ways is the run's business. */
 function gemmaText({ text_config, ...json }: Json): Json {
   const { use_bidirectional_attention: _, num_image_tokens: __, ...plain } = text_config as Json;
   const capless = plain.model_type === 'gemma2' && { final_logit_softcapping: null };

@@ -173,8 +173,8 @@ export class PictureLanguage extends Module {
     return { hidden, next: positions?.map((row) => 1 + Math.max(...row.flat())), watch };
   }
   /**
-   * Logits (b, t, vocabulary) of token numbers (b, t) and the pictures they name, in order: (n, channels, h, w), or what
-   * the family's processor makes, with what it says of each picture.
+   * Logits (b, t, vocabulary) of token numbers (b, t) and the pictures they name, in order: (n, channels, h, w), or
+   * what the family's processor makes, with what it says of each picture.
    */
   forward(ids: Tensor, pixels?: Tensor, places: Places = []): Tensor {
     return this.text.logits(this.#read(ids, pixels, places, undefined).hidden);

@@ -1,4 +1,5 @@
-// Runs of a decoder through prompts with pictures: tokens that see each other both ways, or that stand in rows and columns.
+// Runs of a decoder through prompts with pictures: tokens that see each other both ways, or that stand in rows and
+// columns.
 import { UnsupportedError } from '../base/errors.js';
 import { tensor } from '../tensor/create.js';
 import type { Device } from '../tensor/device.js';

@@ -207,8 +207,8 @@ function ideficsPictures(c: Config): Prepare {
 /** More tiles than these are made of no picture. */
 const MOST_TILES = 4096;
 /**
- * InternVL's: as many tiles as make a picture of nearly the same shape, then the whole of it as one. That tiles are made
- * is its processor's word, whatever the picture's own says (`crop_to_patches`).
+ * InternVL's: as many tiles as make a picture of nearly the same shape, then the whole of it as one. That tiles are
+ * made is its processor's word, whatever the picture's own says (`crop_to_patches`).
  */
 function internPictures(c: Config): Prepare {
   const colours = new Colours(c, true);
@@ -262,7 +262,7 @@ function mllamaPictures(c: Config): Prepare {
     );
   const resample = c.count('resample', 2);
   const shapes = shapesOf(most);
-  /** Of shapes that enlarge a picture the one that does so least, else the one that shrinks it least; then the smaller. */
+  /** Of shapes that enlarge a picture the one that does so least, else that which shrinks it least; then the smaller. */
   const chosen = (p: Picture): number => {
     const scales = shapes.map(([rows, columns]) => Math.min((rows * side) / p.height, (columns * side) / p.width));
     const larger = scales.filter((s) => s >= 1);

@@ -392,7 +392,7 @@ export class Weights {
   #storedAt(p: Place): Pick<StoredPart, 'name' | 'turned'> {
     return { name: this.#full(p, 'weight').replace(/\.weight$/, ''), ...(p.transposed && { turned: true }) };
   }
-  /** A product that is one stored tensor in whole, its rows in another order: queries, keys and values, gates and ups. */
+  /** A product that is one whole stored tensor, its rows in another order: queries, keys and values, gates and ups. */
   #fused(parts: readonly LinearPart[]): StoredPart | undefined {
     const places = parts.map((x) => this.#place(x.role, 'weight'));
     const [p] = places;

@@ -17,8 +17,8 @@ export interface LoraConfig {
 }
 
 /**
- * Fields that mean nothing to a loaded adapter: the tensors say which layers it has, and what they began with; which way
- * round a file keeps the weights beside them is known of its family.
+ * Fields that mean nothing to a loaded adapter: the tensors say which layers it has, and what they began with; which
+ * way round a file keeps the weights beside them is known of its family.
  */
 const HARMLESS = new Set(
   `auto_mapping base_model_name_or_path inference_mode init_lora_weights peft_version revision task_type

@@ -1,4 +1,5 @@
-// Figures in the text format that Prometheus reads: counters, histograms, and gauges that are asked when somebody reads.
+// Figures in the text format that Prometheus reads: counters, histograms, and gauges that are asked when somebody
+// reads.
 
 /** What tells the series of one figure apart, by name. */
 export type Labels = Readonly<Record<string, string>>;

@@ -46,7 +46,7 @@ export function inline(text) {
   return out;
 }
 
-/** Copies a text, and the button says so. Where another machine serves the page without TLS there is only the old way. */
+/** Copies a text, and the button says so. Where another machine serves the page without TLS, only the old way works. */
 export async function copyText(text, button) {
   if (navigator.clipboard) await navigator.clipboard.writeText(text);
   else {
