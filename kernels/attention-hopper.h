@@ -3,8 +3,12 @@
 #include "attention.h"
 #include "hopper.h"
 
-/** Threads of a block, and one block a multiprocessor: compilers must know both to share out registers anew. */
+/**
+ * Threads of a block with two or three computing groups, and one block a multiprocessor: compilers must know both to
+ * share out registers anew.
+ */
 #define HOPPER_BOUND 384, 1
+#define HOPPER_THREE_BOUND 512, 1
 
 /** What happens to scores beside their scale. */
 constexpr int CAPPED = 1, BIASED = 2;
@@ -21,12 +25,12 @@ WICK_FN u32 bits_below(int n) {
   return count < 32 ? (1u << count) - 1 : ~0u;
 }
 
-/** A copying thread keeps so many registers; a computing one gets half of what three of 168 then leave. */
+/** A copying thread keeps so many registers; two or three computing ones share what is left of 3 * 168 or 4 * 128. */
 template <int Copying> WICK_FN void fewer_registers() {
   asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(Copying));
 }
-template <int Copying> WICK_FN void more_registers() {
-  asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"((3 * 168 - Copying) / 2));
+template <int Copying, int Teams = 2> WICK_FN void more_registers() {
+  asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(((Teams == 3 ? 4 * 128 : 3 * 168) - Copying) / Teams));
 }
 
 /** Of the first or the second row that a lane has numbers of, two at a time, multiplied. */

@@ -4,11 +4,12 @@
 // decode_weights_Q_T: grid up to the number of multiprocessors, dynamic shared memory: ceil(n / 64) records of 80 bytes
 // and a ring for every 32 threads (weight-stream.h). A gate's rows lie behind one another: gates, then what they gate.
 #include "decode.h"
+#include "weight-rows.h"
 #include "weight-stream.h"
 
 template <class Q, int R, bool Gate, int STAGES, class T, class N>
 WICK_FN void decode_weights(const T* x, const N* norm, float eps, const u8* w, const T* bias, const T* residual, T* out,
-                            u64* best, i32 act, i64 rows, i64 row_bytes, i64 n) {
+                            u64* best, i32 act, i64 rows, i64 row_bytes, i64 n, const Share& share) {
   static_assert(!Gate || R == 2, "a gate and what it gates");
   DYNAMIC_SHARED(u8, shared);
   constexpr u32 MOST_WAVES = 512 / WICK_WAVE;
@@ -18,7 +19,7 @@ WICK_FN void decode_weights(const T* x, const N* norm, float eps, const u8* w, c
   const Rows all = {w, count, row_bytes, Gate ? 1 : R, Gate ? rows : 1};
   typedef WeightStream<Q, R, 1, STAGES> Stream;
   typedef typename Stream::Form Form;
-  const Stream stream(all, n, Gate ? rows : (rows + R - 1) / R, shared + record_bytes<Form>(n));
+  const Stream stream(all, n, Gate ? rows : (rows + R - 1) / R, shared + record_bytes<Form>(n), share);
   /** What is added to a row's product. */
   struct Sides {
     T bias, residual;
@@ -91,4 +92,24 @@ WICK_FN void decode_weights(const T* x, const N* norm, float eps, const u8* w, c
       });
   // Few groups find a better one than is known, so few write.
   if (best && rank > *(volatile u64*)best) atomic_max(best, rank);
+}
+
+/** Rows of one type, how many blocks they have and how many groups of each. */
+struct Part {
+  const u8* w;
+  i64 rows, row_bytes;
+  i32 blocks, groups;
+};
+/** The first blocks take rows of one type, the others those of another type, whose results lie behind. */
+template <class Q, int R, int STAGES, class Q2, int R2, int STAGES2, class T, class N>
+WICK_FN void decode_two(const T* x, const N* norm, float eps, const T* bias, T* out, i64 n, const Part& first,
+                        const Part& second) {
+  const T* const none = nullptr;
+  const int block = (int)blockIdx.x;
+  if (block < first.blocks)
+    return decode_weights<Q, R, false, STAGES>(x, norm, eps, first.w, bias, none, out, (u64*)nullptr, 0, first.rows,
+                                               first.row_bytes, n, Share{block, first.blocks, first.groups});
+  decode_weights<Q2, R2, false, STAGES2>(x, norm, eps, second.w, bias ? bias + first.rows : none, none,
+                                         out + first.rows, (u64*)nullptr, 0, second.rows, second.row_bytes, n,
+                                         Share{block - first.blocks, second.blocks, second.groups});
 }

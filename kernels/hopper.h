@@ -1,36 +1,95 @@
 // What kernels for Hopper share: barriers in shared memory that copies arrive at, and warpgroup products that read
 // shared memory. Included by modules that are compiled for sm_90a alone.
 #pragma once
-#include "matrix.h"
+#include "copies.h"
 
 #if defined(WICK_NVIDIA) && defined(__CUDA_ARCH_FEAT_SM90_ALL)
 
 // ---- barriers in shared memory ----
 
-WICK_FN void barrier_init(u64* b, u32 count) {
-  asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(shared_address(b)), "r"(count) : "memory");
-}
-WICK_FN void barrier_arrive(u64* b) {
-  asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(shared_address(b)) : "memory");
-}
 /** Arrives when the copies this thread has begun are done. */
 WICK_FN void barrier_arrive_copied(u64* b) {
   asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(shared_address(b)) : "memory");
 }
-WICK_FN void barrier_wait(u64* b, u32 parity) {
-  u32 done = 0;
-  while (!done)
-    asm volatile("{\n.reg .pred p;\nmbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2;\nselp.u32 %0, 1, 0, p;\n}"
-                 : "=r"(done)
-                 : "r"(shared_address(b)), "r"(parity)
-                 : "memory");
-}
 /** What ordinary stores and copies wrote becomes visible to warpgroup products. */
 WICK_FN void fence_products() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
-WICK_FN void named_sync(int id, int threads) { asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(threads) : "memory"); }
 WICK_FN void named_arrive(int id, int threads) {
   asm volatile("bar.arrive %0, %1;" ::"r"(id), "r"(threads) : "memory");
 }
+
+// ---- boxes of tensors, copied by the unit for it ----
+
+/** What that unit is told of a tensor of four dimensions, opaque to everybody else. */
+struct alignas(128) BoxMap {
+  u64 words[16];
+};
+// Assemblers before CUDA 12.5 do not know maps that kernels make, or take strides in another unit.
+#if !defined(__CUDACC_VER_MAJOR__) || __CUDACC_VER_MAJOR__ * 100 + __CUDACC_VER_MINOR__ >= 1205
+constexpr bool HAS_BOXES = true;
+/**
+ * Of 16-bit numbers: `columns` beside each other, rows, heads and groups (batch entries, pages) by strides that are
+ * multiples of 8; a box has 64 columns of `box` rows, in 128-byte lines as operands want them. By one thread, in shared
+ * memory.
+ */
+WICK_FN void make_map(BoxMap& m, const void* base, const i64 (&strides)[3], u32 columns, u32 rows, u32 heads,
+                      u32 groups, u32 box) {
+  const u32 at = shared_address(&m);
+#pragma unroll
+  for (int i = 0; i < 16; i++) m.words[i] = 0;
+#define MAP_IS(field, value) \
+  asm volatile("tensormap.replace.tile." field ".shared::cta.b1024.b32 [%0], " value ";" ::"r"(at) : "memory")
+#define MAP_COUNT(field, i, x)                                                                                    \
+  asm volatile("tensormap.replace.tile." field ".shared::cta.b1024.b32 [%0], " i ", %1;" ::"r"(at), "r"((u32)(x)) \
+               : "memory")
+#define MAP_STRIDE(i, x)                                                                                       \
+  asm volatile("tensormap.replace.tile.global_stride.shared::cta.b1024.b64 [%0], " i ", %1;" ::"r"(at), "l"(x) \
+               : "memory")
+  asm volatile("tensormap.replace.tile.global_address.shared::cta.b1024.b64 [%0], %1;" ::"r"(at), "l"((u64)base)
+               : "memory");
+  MAP_IS("rank", "3");      // dimensions, less one
+  MAP_IS("elemtype", "1");  // 16 bits
+  MAP_IS("interleave_layout", "0");
+  MAP_IS("swizzle_mode", "3");  // 128 bytes
+  MAP_IS("fill_mode", "0");
+  MAP_COUNT("box_dim", "0", 64);
+  MAP_COUNT("box_dim", "1", box);
+  MAP_COUNT("box_dim", "2", 1);
+  MAP_COUNT("box_dim", "3", 1);
+  MAP_COUNT("global_dim", "0", columns);
+  MAP_COUNT("global_dim", "1", rows);
+  MAP_COUNT("global_dim", "2", heads);
+  MAP_COUNT("global_dim", "3", groups);
+  MAP_COUNT("element_stride", "0", 1);
+  MAP_COUNT("element_stride", "1", 1);
+  MAP_COUNT("element_stride", "2", 1);
+  MAP_COUNT("element_stride", "3", 1);
+  MAP_STRIDE("0", (u64)(2 * strides[2]));
+  MAP_STRIDE("1", (u64)(2 * strides[1]));
+  MAP_STRIDE("2", (u64)(2 * strides[0]));
+}
+/** Puts a map where the copying unit finds it: global memory, aligned as it is. By a whole warp. */
+WICK_FN void publish_map(BoxMap& to, const BoxMap& made) {
+  asm volatile(
+      "tensormap.cp_fenceproxy.global.shared::cta.tensormap::generic.release.gpu.sync.aligned [%0], [%1], 128;" ::"l"(
+          &to),
+      "r"(shared_address(&made))
+      : "memory");
+  asm volatile("fence.proxy.tensormap::generic.acquire.gpu [%0], 128;" ::"l"(&to) : "memory");
+}
+/** A box from a column, row, head and group on; what lies outside the tensor is 0. Its bytes arrive at `full`. */
+WICK_FN void copy_box(u32 to, const BoxMap& map, int column, int row, int head, int group, u64* full) {
+  asm volatile(
+      "cp.async.bulk.tensor.4d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4, %5, %6}], "
+      "[%2];" ::"r"(to),
+      "l"(&map), "r"(shared_address(full)), "r"(column), "r"(row), "r"(head), "r"(group)
+      : "memory");
+}
+#else
+constexpr bool HAS_BOXES = false;
+WICK_FN void make_map(BoxMap&, const void*, const i64 (&)[3], u32, u32, u32, u32, u32) { trap(); }
+WICK_FN void publish_map(BoxMap&, const BoxMap&) { trap(); }
+WICK_FN void copy_box(u32, const BoxMap&, int, int, int, int, u64*) { trap(); }
+#endif
 
 // ---- warpgroup products: 64 rows by 64, 128 or 256 columns by 16 ----
 

@@ -8,21 +8,17 @@
 #include "matrix.h"
 #include "weight-units.h"
 
-/** An address in shared memory that stays in a register: compilers would ask for it anew before every use. */
-template <class P> WICK_FN P* kept_shared(P* p) {
-#if defined(MATRIX_MMA)
-  asm volatile("" : "+l"(p));
-  __builtin_assume(__isShared(p));
-#endif
-  return p;
-}
-
 /**
  * Tiles that are asked for before what comes before has ended: its results, and the activations, would wait behind
  * more.
  */
 constexpr int EARLY_TILES = 1;
 
+/** What of a product is a block's: the block's number, of how many, and its groups that take part. */
+struct Share {
+  int block, blocks, groups;
+};
+WICK_FN Share whole_share() { return {(int)blockIdx.x, (int)gridDim.x, (int)blockDim.x / 32}; }
 /** Where rows lie: set s has the rows s * each + r * apart, r below R, as far as they are below `count`. */
 struct Rows {
   const u8* w;
@@ -54,14 +50,15 @@ template <class Q, int R, int M, int STAGES> struct WeightStream {
   /** From the beginning of a row's last tile to the beginning of the next set. */
   i64 jump;
 
-  WICK_MEMBER WeightStream(const Rows& given, i64 n, i64 count, u8* shared) : rows(given) {
-    const int groups = blockDim.x / 32, group = threadIdx.x / 32;
+  WICK_MEMBER WeightStream(const Rows& given, i64 n, i64 count, u8* shared, const Share& share = whole_share())
+      : rows(given) {
+    const int groups = share.groups, group = threadIdx.x / 32;
     lane = threadIdx.x % 32;
     chunks = (int)(n / 32);
     tiles = (chunks + Span - 1) / Span;
-    set = (int)blockIdx.x * groups + group;
     sets = (int)count;
-    stride = (int)gridDim.x * groups;
+    set = group < groups ? share.block * groups + group : sets;
+    stride = share.blocks * groups;
     passes = (sets + stride - 1) / stride;
     ring = kept_shared(shared + group * (STAGES * R * Tile));
     jump = stride * rows.each * rows.bytes - (i64)(tiles - 1) * SpanBytes;

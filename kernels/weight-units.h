@@ -1,7 +1,17 @@
 // Weights in ggml's blocks as a lane takes them from a tile in shared memory (weight-stream.h): a unit of two or four
 // chunks (32 values), from any byte on.
 #pragma once
+#include "matrix.h"
 #include "rounded.h"
+
+/** An address in shared memory that stays in a register: compilers would ask for it anew before every use. */
+template <class P> WICK_FN P* kept_shared(P* p) {
+#if defined(MATRIX_MMA)
+  asm volatile("" : "+l"(p));
+  __builtin_assume(__isShared(p));
+#endif
+  return p;
+}
 
 /** The word that begins `shift` bits (below 32) into low, followed by high. */
 WICK_FN u32 funnel(u32 low, u32 high, u32 shift) {

@@ -6,6 +6,7 @@
 // block format can be read from, and then every lane takes a chunk of each row and multiplies it with all activations.
 // Groups do not wait for one another: while some copy, others multiply.
 #include "weight-matrix.h"
+#include "weight-rows.h"
 #include "weight-stream.h"
 
 constexpr int GROUPS = 4;  // of 32 lanes in a block

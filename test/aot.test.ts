@@ -12,6 +12,7 @@ import { CompileError } from '../src/base/errors.js';
 import type { Device } from '../src/driver/driver.js';
 import { buildKernels, jobsFor, targetsOf } from '../src/backends/gpu/aot.js';
 import { KernelCache } from '../src/kernels/cache.js';
+import type { Compiler } from '../src/driver/compiler.js';
 import { codeFor, compilerFor } from '../src/kernels/compile.js';
 import { findExact, findPrebuilt, prebuiltTargets, withoutServed, writePrebuilt } from '../src/kernels/prebuilt.js';
 import { kernelModule, unitOf } from '../src/backends/gpu/modules.js';
@@ -82,6 +83,7 @@ describe('PTX versions', () => {
   });
   test('an instruction that came later raises it', () => {
     assert.equal(versionOf(lowerPtx(ptx('sm_70', 'nanosleep.u32 20;'))), '6.3');
+    assert.equal(versionOf(lowerPtx(ptx('sm_90a', 'fence.proxy.tensormap::generic.acquire.gpu [a], 128;'))), '8.5');
     assert.equal(versionOf(lowerPtx(ptx('sm_75', 'ldmatrix.sync.aligned.m8n8.x4.shared.b16 {a,b,c,d}, [e];'))), '6.5');
     assert.equal(versionOf(lowerPtx(ptx('sm_80', 'mov.b32 {%rs1, _}, %r1;'))), '7.1');
     assert.equal(versionOf(lowerPtx(ptx('sm_80', 'ld.global.L1::no_allocate.v4.u32 {a,b,c,d}, [e];'))), '7.4');
@@ -199,6 +201,37 @@ describe('machine code made ahead of time', () => {
       code('machine code'),
     );
   });
+});
+
+test('code is found by what its text is made of before the text is made', () => {
+  const cache = new KernelCache(join(dir, 'also'));
+  const compiled: string[] = [];
+  const compiler: Compiler = {
+    ...{ name: 'none', version: '1', accepts: () => true, options: () => [] },
+    compile: ({ source }) => code(`${compiled.push(source)}`),
+  };
+  let made = 0;
+  const asked = (whole: string, source: string): string => {
+    const unit = {
+      ...{ name: softmax.name, entries: softmax.entries, whole },
+      get source() {
+        made++;
+        return source;
+      },
+    };
+    return Buffer.from(codeFor(unit, 'compute_80', cache, compiler)).toString();
+  };
+  assert.equal(asked('whole', 'text'), '1');
+  const texts = made;
+  assert.ok(texts > 0);
+  assert.equal(asked('whole', 'text'), '1');
+  assert.equal(made, texts, 'no text the second time');
+  assert.equal(asked('another whole', 'text'), '1', 'what comes to the same text has the same code');
+  assert.ok(made > texts);
+  assert.equal(asked('a third', 'other text'), '2');
+  assert.deepEqual(compiled, ['text', 'other text']);
+  const other = unitOf('softmax', ['softmax_rows_f64_packs4']);
+  assert.ok(softmax.whole !== undefined && softmax.whole !== other.whole);
 });
 
 describe('without a compiler', () => {

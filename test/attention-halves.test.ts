@@ -32,6 +32,12 @@ const LARGE: readonly Sizes[] = [
   { b: 1, h: 3, hk: 3, tq: 1024, tk: 1024 },
   { b: 3, h: 8, hk: 8, tq: 500, tk: 500 },
 ];
+/** Enough for the kernels that dense problems have of their own on some GPUs, also for heads of 64. */
+const MANY: readonly Sizes[] = [
+  { b: 4, h: 16, hk: 8, tq: 1100, tk: 1300 },
+  { b: 6, h: 16, hk: 16, tq: 700, tk: 900 },
+];
+const DENSE: readonly string[] = ['plain', 'causal', 'a causal window', 'sinks'];
 /** Small inputs of a call: `make` gives normal numbers of a shape. */
 type Given = (make: (shape: number[]) => Tensor, s: Sizes, dtype: Half) => SdpaOptions;
 const seldom = (x: Tensor): Tensor => x.gt(-0.8);
@@ -86,7 +92,7 @@ for (const { name, device, missing } of testDevices('sim:32')) {
   for (const dim of [64, 128])
     for (const [label, given] of Object.entries(OPTIONS))
       test(`heads of ${dim} on ${name}: ${label}, in 16 bits`, { skip: missing }, () => {
-        for (const s of onGpu ? LARGE : SMALL)
+        for (const s of onGpu ? [...LARGE, ...(DENSE.includes(label) ? MANY : [])] : SMALL)
           for (const layout of ['bhtd', 'bthd'] as const)
             for (const dtype of onGpu ? (['bf16', 'f16'] as const) : (['bf16'] as const))
               scope(() => {

@@ -51,6 +51,18 @@ test('what is put is got, across objects, and counted', () => {
   assert.deepEqual({ entries, hits, misses }, { entries: 1, hits: 1, misses: 1 });
 });
 
+test('code that has another key is found by either, and by neither once it is gone', () => {
+  const cache = fresh();
+  cache.putAlso('also', 'k', 'sm_90');
+  assert.equal(cache.getAlso('also', 'sm_90'), undefined, 'the code is not there yet');
+  cache.put('k', 'sm_90', code('hello'));
+  assert.equal(Buffer.from(cache.getAlso('also', 'sm_90')!).toString(), 'hello');
+  assert.equal(cache.getAlso('other', 'sm_90'), undefined);
+  writeFileSync(cache.path('k'), 'damaged');
+  assert.equal(cache.getAlso('also', 'sm_90'), undefined);
+  assert.deepEqual([cache.stats().hits, cache.stats().misses, cache.stats().dropped], [1, 0, 1]);
+});
+
 test('getOrBuild builds once', () => {
   const cache = fresh();
   let built = 0;

@@ -46,7 +46,7 @@ const VENDORS = {
     // Attributes are 1000 and their number, where they are no others.
     facts: {
       ...{ multiprocessors: 1016, maxThreadsPerBlock: 1001, maxThreadsPerMultiprocessor: 1039, sharedPerBlock: 1008 },
-      ...{ sharedPerBlockOptin: 200000, registersPerBlock: 1012, l2Bytes: 1038 },
+      ...{ sharedPerBlockOptin: 200000, registersPerBlock: 1012, l2Bytes: 1038, tensorMaps: true },
     },
   },
   hip: {

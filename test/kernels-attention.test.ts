@@ -1,15 +1,17 @@
 // Attention kernels over their option grid against plain loops in double, run by the host simulation.
 import assert from 'node:assert/strict';
-import { test } from 'node:test';
+import { describe, test } from 'node:test';
 import { type DType, DTYPE } from '../src/base/dtype.js';
 import {
   type AttentionCall,
   backwardLaunches,
   deltaLaunch,
   forwardLaunch,
+  forwardLaunches,
   splitLaunches,
 } from '../src/backends/gpu/attention-kernels.js';
 import { type Launch, valuesOf } from '../src/backends/gpu/plan.js';
+import type { DeviceInfo } from '../src/driver/driver.js';
 import type { Unit } from '../src/kernels/source.js';
 import { unitOf } from '../src/backends/gpu/modules.js';
 import { decode, SimRunner } from './sim-support.js';
@@ -364,3 +366,55 @@ for (const [wave, arch, layout] of [
     }
   });
 }
+
+describe('which kernel Hopper gets', () => {
+  const H200 = { arch: 'sm_90', warp: 32, multiprocessors: 132, sharedPerBlockOptin: 232448, tensorMaps: true };
+  const rows = (heads: number, t: number, dim: number) => [heads * t * dim, t * dim, dim];
+  const call = (tq: number, dim: number, more: Partial<AttentionCall> = {}): AttentionCall => ({
+    ...{ q: 0, k: 0, v: 0, out: 0, scale: 0.125, batch: 2, heads: 4, kvHeads: 2, tq, tk: 500, dim, left: -1, right: 0 },
+    ...{ qStrides: rows(4, tq, dim), outStrides: rows(4, tq, dim), kStrides: rows(2, 500, dim) },
+    vStrides: rows(2, 500, dim),
+    ...more,
+  });
+  const symbol = (c: AttentionCall, info: object = H200): string =>
+    forwardLaunches(c, 'bf16', info as DeviceInfo)
+      .launches.map((l) => l.symbol)
+      .join(' ');
+  test('dense problems have one of their own, by head dimension and length', () => {
+    assert.equal(symbol(call(500, 128)), 'attention_dense_hopper_bf16_128');
+    const of64 = (batch: number, heads: number, t: number, right = -1) =>
+      symbol(call(t, 64, { batch, heads, kvHeads: heads, tk: t, right }));
+    assert.equal(of64(4, 16, 2048), 'attention_dense_hopper_bf16_64');
+    assert.equal(of64(4, 16, 2048, 0), 'attention_dense_hopper_bf16_64');
+    assert.equal(of64(16, 16, 1024), 'attention_dense_hopper_bf16_64');
+    assert.equal(of64(16, 16, 1024, 0), 'attention_dense_hopper_bf16_64_short');
+    assert.equal(of64(2, 16, 2048, 0), 'attention_dense_hopper_bf16_64_short', 'by 192 blocks end later');
+    assert.equal(of64(512, 12, 197), 'attention_dense_hopper_bf16_64_short');
+    assert.equal(of64(4, 16, 512), 'attention_hopper_bf16_64', 'too little to make maps for');
+    assert.equal(of64(2, 16, 1024, 0), 'attention_hopper_bf16_64', 'too little to make maps for');
+    assert.equal(symbol(call(500, 128, { left: 9, sinks: 256 })), 'attention_dense_hopper_bf16_128');
+  });
+  test('a dimension of one element may have any stride, but maps take none of 0', () => {
+    const one = call(500, 128, { batch: 1, kStrides: [0, 64000, 128] });
+    const [l] = forwardLaunches(one, 'bf16', H200 as unknown as DeviceInfo).launches;
+    assert.equal(l.symbol, 'attention_dense_hopper_bf16_128');
+    assert.deepEqual((l.args.p as AttentionCall).kStrides, [128, 64000, 128]);
+  });
+  test('others keep the one for everything', () => {
+    const others: readonly Partial<AttentionCall>[] = [
+      { kStrides: [0, 64000, 128] },
+      { vStrides: [128000, 64000, -128] },
+      { outStrides: [256004, 64004, 128] },
+      { tk: 0 },
+      { lengths: 256 },
+      { pages: 256 },
+      { qStarts: 256, kStarts: 256 },
+    ];
+    for (const more of others)
+      assert.equal(symbol(call(500, 128, more)), 'attention_hopper_bf16_128', JSON.stringify(more));
+    assert.equal(symbol(call(500, 128, { slopes: 256 })), 'attention_hopper_bf16_128_biased');
+    assert.equal(symbol(call(500, 128, { maskKind: 1 })), 'attention_hopper_bf16_128_biased');
+    assert.equal(symbol(call(500, 128, { softcap: 30 })), 'attention_hopper_bf16_128_capped');
+    assert.equal(symbol(call(500, 128), { ...H200, tensorMaps: false }), 'attention_hopper_bf16_128');
+  });
+});

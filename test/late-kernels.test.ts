@@ -2,6 +2,7 @@
 // are those of kernels that were there, bit for bit.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import { Worker } from 'node:worker_threads';
 import type { GpuBackend } from '../src/backends/gpu/gpu.js';
 import { Turn } from '../src/backends/gpu/turn.js';
 import { IndexError } from '../src/base/errors.js';
@@ -11,7 +12,9 @@ import { captured, Device, randn, scope, tensor, type Tensor } from '../src/inde
 import { Llama } from '../src/models/index.js';
 import { goldenFolder } from '../src/parity/golden.js';
 import { goldenModels, modelFolder } from '../src/parity/models.js';
+import { openLibrary } from '../src/driver/ffi.js';
 import { takeCall } from '../src/driver/threads.js';
+import { standInCalls } from '../src/stand-ins/library.js';
 import { probe } from '../src/testing/devices.js';
 
 const sim = probe('sim:32');
@@ -86,6 +89,40 @@ test('work waits until a result is read', { skip }, () => {
   assert.equal(y.item(), Math.fround(Math.atanh(0.5)));
   assert.ok(!waits(device));
 });
+test("a library's plan of attention is made beside the host, and its work waits for it", { skip }, () => {
+  const device = Device.get('sim:32+cudnn');
+  const { libraries } = (device.backend as GpuBackend).context;
+  Object.assign(libraries, { attentionTried: true, attentionFrom: 0, attentionPatience: 0 });
+  const [q, k, v] = [1, 2, 3].map((seed) => randn([1, 2, 24, 16], { seed, device }).cast('bf16'));
+  const ran = (): number => standInCalls.get('cudnnBackendExecute') ?? 0;
+  const before = ran();
+  const out = q.sdpa(k, v, { causal: true });
+  assert.ok(waits(device), 'the host goes on');
+  assert.equal(ran(), before);
+  const served = bits(out);
+  assert.ok(!waits(device));
+  assert.ok(ran() > before, 'the library was tried');
+  assert.equal(served.length, 2 * 2 * 2 * 24 * 16);
+  Object.assign(libraries, { attentionTried: false });
+});
+test('another thread makes the call before it first, whose failure is the answer to both', () => {
+  const libc = openLibrary({ name: 'C', sonames: ['libc.so.6', 'libSystem.dylib'], vendor: 'host' });
+  if (typeof libc === 'string') return;
+  const prototype = 'int abs(int x)';
+  const call = (x: number) => ({ library: libc.path, prototype, args: [x] });
+  for (const [first, answer] of [
+    [0, 7],
+    [-3, 3],
+  ]) {
+    const state = new Int32Array(new SharedArrayBuffer(8));
+    const worker = new Worker(new URL('../src/driver/call-thread.js', import.meta.url));
+    worker.postMessage({ ...call(-7), before: call(first), state });
+    assert.notEqual(Atomics.wait(state, 0, 0, 60_000), 'timed-out');
+    Atomics.wait(state, 0, 1);
+    worker.postMessage(undefined);
+    assert.equal(state[1], answer);
+  }
+});
 test('an index out of range is told of when results are read', { skip }, () => {
   const device = Device.get('sim:32+late');
   const y = randn([4, 3], { device, seed: 1 }).indexSelect(0, tensor(Int32Array.of(9), { device }));
@@ -96,6 +133,20 @@ test('an index out of range is told of when results are read', { skip }, () => {
 const golden = goldenFolder();
 const llama = golden && goldenModels(golden).includes('llama') ? modelFolder(golden, 'llama') : undefined;
 const absent = llama ? undefined : 'no golden folder here: set WICK_GOLDEN to one';
+test('a small model reads and writes without a library of products', { skip: skip || absent }, async () => {
+  const device = Device.get('sim:32+cublaslt');
+  const products = (): number => standInCalls.get('cublasLtMatmul') ?? 0;
+  const model = Llama.load(llama as string, { device, dtype: 'bf16' });
+  const before = products();
+  const decoder = new GraphDecoder(model, 32);
+  const tokens = [await decoder.runGreedy([1, 5, 9])];
+  for (let i = 0; i < 2; i++) tokens.push(await decoder.runGreedy(tokens.slice(-1)));
+  assert.equal(products(), before);
+  // What else such a program does is served as ever.
+  scope(() => void randn([8, 8], { seed: 1, device }).matmul(randn([8, 8], { seed: 2, device })));
+  assert.equal(products(), before + 1);
+  decoder.dispose();
+});
 test("the next step's kernels are asked for while a prompt waits for its own", { skip: skip || absent }, async () => {
   const runs = ['sim:32', 'sim:32+late'].map(async (name) => {
     const device = Device.get(name);

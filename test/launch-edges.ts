@@ -11,7 +11,7 @@ import { briefText, callText, type Place, stepText } from './launch-text.js';
 
 /** A GPU by what plans ask of it. */
 export const device = (arch: string, warp: number, multiprocessors: number, sharedPerBlockOptin: number): DeviceInfo =>
-  ({ name: 'on paper', arch, warp, multiprocessors, sharedPerBlockOptin }) as unknown as DeviceInfo;
+  ({ name: 'on paper', arch, warp, multiprocessors, sharedPerBlockOptin, tensorMaps: true }) as unknown as DeviceInfo;
 /** From a workstation's to a data centre's, with and without matrix units, with waves of 32 and of 64. */
 export const GPUS = [
   device('sm_90', 32, 132, 232448),

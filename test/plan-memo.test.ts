@@ -97,6 +97,7 @@ test('whatever a plan may read makes another key', () => {
     () => (libraries.enabled = false),
     () => (libraries.tf32 = true),
     () => (libraries.deterministic = false),
+    () => (libraries.products = false),
     () => (libraries.attentionTried = !libraries.attentionTried),
     () => libraries.attentionFrom++,
     () => libraries.attentionPatience++,

@@ -2,6 +2,7 @@
 // data lies. The work itself is asked of `backend.gpu`.
 import { bytesOf, type DType } from '../base/dtype.js';
 import { UnsupportedError } from '../base/errors.js';
+import type { BlockType } from '../ops/quantized.js';
 import type { Backend } from './backend.js';
 import type { GpuBackend } from './gpu/gpu.js';
 
@@ -33,6 +34,16 @@ const GATE_NAMES: Readonly<Record<string, (typeof GATES)[number]>> = {
 /** Whether a step's launches know an activation of gates. */
 export const isGate = (name: string): boolean => Object.hasOwn(GATE_NAMES, name);
 export const gateNumber = (name: string): number => GATES.indexOf(GATE_NAMES[name]);
+
+/** Types of blocks whose rows, one type's behind the other's, are one launch: mixtures keep values in more bits. */
+export const TWO_TYPES = { first: ['Q4_K', 'Q5_K'], second: 'Q6_K' } as const satisfies {
+  readonly first: readonly BlockType[];
+  readonly second: BlockType;
+};
+export const areTwo = (parts: readonly { readonly type: BlockType }[]): boolean =>
+  parts.length === 2 &&
+  (TWO_TYPES.first as readonly BlockType[]).includes(parts[0].type) &&
+  parts[1].type === TWO_TYPES.second;
 
 /** What kernels/decode-experts.hip has room for. */
 const MOST_EXPERTS = { experts: 1024, chosen: 32 };

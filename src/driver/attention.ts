@@ -45,7 +45,9 @@ export type AttentionAddresses = { readonly [R in AttentionRows]?: Address } & {
 
 export interface AttentionPlan {
   readonly spec: AttentionSpec;
-  /** The library's ways to run it, best first by its own judgement. */
+  /** Whether another thread is still making it: whoever asks for its ways waits. */
+  readonly pending?: boolean;
+  /** The library's ways to run it, best first by its own judgement; none where it turned out to have none. */
   readonly ways: readonly { readonly workspaceBytes: number; readonly description: string }[];
 }
 

@@ -113,7 +113,9 @@ export function beginProgram<T extends RtcCalls>(source: Source<T>, path: string
   const { calls, options } = source;
   const program = createProgram(source);
   const args = [program.handle, options.length, [...options]];
-  const answer = callElsewhere(calls.raw.compile as Native, path, calls.prototype('compile'), args);
+  const answer = callElsewhere(calls.raw.compile as Native, {
+    ...{ library: path, prototype: calls.prototype('compile'), args },
+  });
   let made: Uint8Array | undefined;
   return {
     get done() {

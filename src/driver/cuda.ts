@@ -19,6 +19,7 @@ import { type LaunchCall, onFirstUse, vendorDriver, type VendorRules, type Vendo
 import { CUBLASLT, openCublasLt } from './cublaslt.js';
 import { CUDNN, openCudnn } from './cudnn.js';
 import { CUSOLVER, openCusolver } from './solver.js';
+import { callElsewhere, type NativeCall } from './threads.js';
 
 /** The oldest driver whose every call below exists. */
 const OLDEST = 12000;
@@ -108,7 +109,7 @@ export function openCuda(): Driver {
     );
   return vendorDriver(
     { name: 'cuda', version: `CUDA driver ${version}`, deviceCount },
-    (o) => cudaInfo(calls, o),
+    (o) => cudaInfo(calls, o, found),
     calls,
     cudaRules(calls),
   );
@@ -119,7 +120,7 @@ function errorName(call: Native, status: number): string {
   return call(status, cell.raw) === 0 ? nativeString(cell.value) : 'unknown CUDA error';
 }
 
-function cudaInfo(calls: Calls<typeof CUDA_TABLE>, ordinal: number): DeviceInfo {
+function cudaInfo(calls: Calls<typeof CUDA_TABLE>, ordinal: number, version: number): DeviceInfo {
   const cell = new Cell();
   calls.call('deviceGet', cell.raw, ordinal);
   const device = cell.int;
@@ -147,6 +148,7 @@ function cudaInfo(calls: Calls<typeof CUDA_TABLE>, ordinal: number): DeviceInfo 
     totalBytes,
     integrated: attribute(N.CU_DEVICE_ATTRIBUTE_INTEGRATED) !== 0,
     memoryPools: attribute(N.CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED) !== 0,
+    tensorMaps: version >= 12050,
   };
 }
 
@@ -191,7 +193,7 @@ function cudaRules(calls: Calls<typeof CUDA_TABLE>): VendorRules {
     setMaxDynamicShared: (fn: Fn, bytes: number) =>
       calls.call('funcSetAttribute', fn, N.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, bytes),
     launch: configuredLaunch(calls.raw.launchEx as Native),
-    libraries: cudaLibraries,
+    libraries: (device) => cudaLibraries(device, () => contextCall(context(device.ordinal))),
     peerNumber: (ordinal) => {
       const cell = new Cell();
       calls.call('deviceGet', cell.raw, ordinal);
@@ -231,9 +233,19 @@ function configuredLaunch(launchEx: Native): LaunchCall {
 }
 
 export const cudaLibrarySpecs = (): LibrarySpec[] => [forDriver(CUBLASLT), CUDNN, forDriver(CUSOLVER)];
-const cudaLibraries = (device: Device): DeviceLibraries =>
+/** What makes a device another thread's. */
+function contextCall(context: number): NativeCall | undefined {
+  const library = openLibrary(LIBCUDA);
+  return typeof library === 'string'
+    ? undefined
+    : { library: library.path, prototype: CUDA_TABLE.contextSet, args: [context] };
+}
+const cudaLibraries = (device: Device, current: () => NativeCall | undefined): DeviceLibraries =>
   onFirstUse({
     blas: () => openCublasLt(device),
-    dnn: () => openCudnn(device),
+    dnn: () =>
+      openCudnn(device, openLibrary, (fn, library, prototype, args) =>
+        callElsewhere(fn, { library, prototype, args }, current()),
+      ),
     solver: () => openCusolver(device),
   });

@@ -19,10 +19,12 @@ import {
   type EnginePlan,
   GraphRuns,
   type GraphTarget,
+  type Handle,
 } from './cudnn-graph.js';
 import { dense, type Dims, FIRST_VALUE, IDS, type Node, Nodes, type Value, VALUES } from './cudnn-nodes.js';
 import type { Address, Stream } from './driver.js';
 import { nativeBlock } from './ffi.js';
+import type { Answer } from './threads.js';
 
 /** The first release whose attention is used: those before have known faults or want other masks. */
 const ATTENTION_SINCE = 91100;
@@ -210,6 +212,8 @@ interface Way {
 }
 interface CudnnAttention extends AttentionPlan {
   readonly ways: readonly Way[];
+  readonly runs: GraphRuns | undefined;
+  readonly use: (stream: Stream) => void;
   /** Batch entries a run of the graph takes. */
   readonly chunk: number;
   readonly values: readonly Value[];
@@ -228,6 +232,15 @@ const scratchOf = ({ kind, deterministic, heads, tq, dim }: AttentionSpec, batch
 const keptBytes = ({ kind, deterministic, heads, tq, tk }: AttentionSpec): number =>
   kind === 'backward' && deterministic ? 2 * heads * roundUp(tq, 64) * roundUp(tk, 64) : 0;
 
+/**
+ * Plans made beside the host. A handle serves one thread at a time, so that each has its own, which then runs it;
+ * `begin` finalizes a descriptor. Where there are no more handles, plans are made here.
+ */
+export interface Beside {
+  readonly handle: () => { readonly handle: Handle; readonly use: (stream: Stream) => void } | undefined;
+  readonly begin: (plan: Handle) => Answer;
+}
+
 export class CudnnAttentions implements AttentionLibrary {
   most = 1;
   readonly #name: string;
@@ -236,6 +249,7 @@ export class CudnnAttentions implements AttentionLibrary {
   readonly #target: GraphTarget;
   readonly #mostWorkspace: number;
   readonly #use: (stream: Stream) => void;
+  readonly #beside: Beside | undefined;
   readonly #runs: GraphRuns | undefined;
   readonly #known = new Map<string, CudnnAttention | string>();
 
@@ -246,6 +260,7 @@ export class CudnnAttentions implements AttentionLibrary {
     target: GraphTarget,
     mostWorkspace: number,
     use: (stream: Stream) => void,
+    beside?: Beside,
   ) {
     this.#name = name;
     this.#version = version;
@@ -253,6 +268,7 @@ export class CudnnAttentions implements AttentionLibrary {
     this.#target = target;
     this.#mostWorkspace = mostWorkspace;
     this.#use = use;
+    this.#beside = beside;
     this.#runs = 'handle' in target ? new GraphRuns(calls, target.handle) : undefined;
   }
 
@@ -286,22 +302,38 @@ export class CudnnAttentions implements AttentionLibrary {
       (n) => spec.batch % n === 0 && n <= fits && aligned(n),
     );
     if (chunk === undefined) return `${this.#name}: ${kept} bytes of scores for a batch entry are too many to keep`;
-    const descriptors = new Descriptors(this.#calls, this.#target);
+    // Who wants to hear of each engine, or several of them, waits here.
+    const beside = tell || this.most > 1 ? undefined : this.#beside;
+    const own = beside?.handle();
+    const target = own ?? this.#target;
+    const descriptors = new Descriptors(this.#calls, target);
     try {
       const nodes = new Nodes(descriptors);
       (spec.kind === 'forward' ? forward : backward)(new Problem(nodes, { ...spec, batch: chunk }));
       const graph = descriptors.graph(nodes.operations);
       const mostWorkspace = this.#mostWorkspace * 1.25; // beside the scores
-      const plans = descriptors.plans(graph, { refused: refusedFor(spec), mostWorkspace, most: this.most, tell });
-      if (plans.length > 0) {
-        const { delta, dqSum } = scratchOf(spec, chunk);
-        const ways = plans.map((engine) => ({
+      const choice = { refused: refusedFor(spec), mostWorkspace, most: this.most, tell };
+      const coming = own && beside && descriptors.coming(graph, choice, beside.begin);
+      const { delta, dqSum } = scratchOf(spec, chunk);
+      const waysOf = (plans: readonly EnginePlan[]): Way[] =>
+        plans.map((engine) => ({
           engine,
           workspaceBytes: roundUp(engine.workspaceBytes, BLOCK) + delta + dqSum,
           description: `engine ${engine.engine}, rank ${engine.rank}, workspace ${engine.workspaceBytes}`,
         }));
-        return { spec, ways, chunk, values: [...nodes.values], block: valueBlock(spec), descriptors };
-      }
+      let ways = coming ? undefined : waysOf(descriptors.plans(graph, choice));
+      if (ways?.length !== 0)
+        return {
+          ...{ spec, chunk, values: [...nodes.values], block: valueBlock(spec), descriptors },
+          runs: own ? new GraphRuns(this.#calls, own.handle) : this.#runs,
+          use: own?.use ?? this.#use,
+          get pending() {
+            return ways === undefined && coming?.done === false;
+          },
+          get ways() {
+            return (ways ??= waysOf(coming?.wait() ?? []));
+          },
+        };
     } catch (e) {
       descriptors.release();
       throw e;
@@ -313,7 +345,7 @@ export class CudnnAttentions implements AttentionLibrary {
 
   run(plan: AttentionPlan, way: number, at: AttentionAddresses, workspace: Address, stream: Stream): void {
     const p = plan as CudnnAttention;
-    this.#use(stream);
+    p.use(stream);
     const { spec, chunk } = p;
     const { engine } = p.ways[way];
     const own = roundUp(engine.workspaceBytes, BLOCK);
@@ -334,13 +366,18 @@ export class CudnnAttentions implements AttentionLibrary {
     const values = p.values.map((name) => p.block.address + 4 * VALUES.indexOf(name));
     for (let entry = 0; entry < spec.batch; entry += chunk) {
       const addresses = given.map(([, address, bytes]) => (address ?? 0) + entry * bytes);
-      this.#runs?.run(engine, ids, [...addresses, ...values], workspace);
+      p.runs?.run(engine, ids, [...addresses, ...values], workspace);
     }
   }
 
   dispose(): void {
     this.#runs?.dispose();
-    for (const plan of this.#known.values()) if (typeof plan !== 'string') plan.descriptors.release();
+    for (const plan of this.#known.values())
+      if (typeof plan !== 'string') {
+        void plan.ways; // another thread may be at it
+        plan.runs?.dispose();
+        plan.descriptors.release();
+      }
     this.#known.clear();
   }
 }

@@ -3,6 +3,7 @@
 import type { Calls } from './checked-calls.js';
 import type { Address } from './driver.js';
 import { Cell, cText } from './ffi.js';
+import type { Answer } from './threads.js';
 
 const since = 'cuDNN 9 has it';
 export const CUDNN_GRAPH_TABLE = {
@@ -171,6 +172,19 @@ export interface EnginePlan {
   readonly engine: number;
 }
 
+/** Plans that may still be on their way. */
+export interface ComingPlans {
+  readonly done: boolean;
+  /** Waits for them; the same list every time. */
+  wait(): readonly EnginePlan[];
+}
+/** An engine that the library offers, and a plan of it that is not finalized. */
+interface Candidate {
+  readonly plan: Handle;
+  readonly rank: number;
+  readonly engine: number;
+}
+
 /** What serves one graph, with every descriptor it stands on. */
 export interface Engines {
   readonly plans: readonly EnginePlan[];
@@ -260,8 +274,49 @@ export class Descriptors {
   }
 
   /** The library's engines for a graph, best first by its own judgement; none where it has no suitable one. */
-  plans(graph: Handle, { refused, mostWorkspace, most, tell }: Choice): EnginePlan[] {
-    const plans: EnginePlan[] = [];
+  plans(graph: Handle, choice: Choice): readonly EnginePlan[] {
+    return this.coming(graph, choice, (plan) => ({ done: true, wait: () => this.#finalize(plan) })).wait();
+  }
+  /** The same, the first of them finalized by `begin`, which may do so on another thread. */
+  coming(graph: Handle, choice: Choice, begin: (plan: Handle) => Answer): ComingPlans {
+    const { most, mostWorkspace, tell } = choice;
+    const candidates = this.#candidates(graph, choice);
+    const first = candidates.next().value;
+    if (!first) return { done: true, wait: () => [] };
+    const answer = begin(first.plan);
+    const take = ({ plan, rank, engine }: Candidate, status: number): EnginePlan[] => {
+      if (status !== 0) tell?.(`engine ${engine} refused: ${this.reason()}`); // it does not take this graph after all
+      const bytes = int64(0);
+      if (status === 0) this.get(plan, N.CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE, N.CUDNN_TYPE_INT64, bytes);
+      const workspaceBytes = Number(bytes[0]);
+      if (workspaceBytes > mostWorkspace)
+        tell?.(`engine ${engine} wants ${workspaceBytes} bytes of workspace, more than ${mostWorkspace}`);
+      return status === 0 && workspaceBytes <= mostWorkspace ? [{ plan, workspaceBytes, rank, engine }] : [];
+    };
+    let made: EnginePlan[] | undefined;
+    const wait = (): readonly EnginePlan[] => {
+      if (made) return made;
+      const plans = take(first, answer.wait());
+      while (plans.length < most) {
+        const next = candidates.next().value;
+        if (!next) break;
+        plans.push(...take(next, this.#finalize(next.plan)));
+      }
+      return (made = plans);
+    };
+    return {
+      get done() {
+        return made !== undefined || answer.done;
+      },
+      wait,
+    };
+  }
+  #finalize(plan: Handle): number {
+    return this.#calls.status('descriptorFinalize', plan);
+  }
+
+  /** The engines that may serve a graph, each asked for when the one before was taken or passed over. */
+  *#candidates(graph: Handle, { refused, tell }: Choice): Generator<Candidate, undefined> {
     const heuristics = this.make(N.CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR);
     this.link(heuristics, N.CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, graph);
     this.set(heuristics, N.CUDNN_ATTR_ENGINEHEUR_MODE, N.CUDNN_TYPE_HEUR_MODE, int32(N.CUDNN_HEUR_MODE_A));
@@ -269,12 +324,12 @@ export class Descriptors {
       this.link(heuristics, N.CUDNN_ATTR_ENGINEHEUR_DEVICEPROP, this.#target.properties);
     if (this.#calls.status('descriptorFinalize', heuristics) !== 0) {
       tell?.(`no heuristic: ${this.reason()}`);
-      return plans;
+      return undefined;
     }
     const configs = int64(...Array.from({ length: WANTED }, () => this.make(N.CUDNN_BACKEND_ENGINECFG_DESCRIPTOR)));
     const count = this.get(heuristics, N.CUDNN_ATTR_ENGINEHEUR_RESULTS, N.CUDNN_TYPE_BACKEND_DESCRIPTOR, configs);
     if (count === 0) tell?.(`no engine: ${this.reason()}`);
-    for (let rank = 0; rank < count && plans.length < most; rank++) {
+    for (let rank = 0; rank < count; rank++) {
       const config = Number(configs[rank]);
       const { notes, engine } = this.#about(config);
       const note = notes.find((n) => refused.includes(n));
@@ -287,17 +342,9 @@ export class Descriptors {
         this.set(plan, N.CUDNN_ATTR_EXECUTION_PLAN_HANDLE, N.CUDNN_TYPE_HANDLE, int64(this.#target.handle));
       else this.link(plan, N.CUDNN_ATTR_EXECUTION_PLAN_DEVICEPROP, this.#target.properties);
       this.link(plan, N.CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, config);
-      if (this.#calls.status('descriptorFinalize', plan) !== 0) {
-        tell?.(`engine ${engine} refused: ${this.reason()}`); // it does not take this graph after all
-        continue;
-      }
-      const bytes = int64(0);
-      this.get(plan, N.CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE, N.CUDNN_TYPE_INT64, bytes);
-      const workspaceBytes = Number(bytes[0]);
-      if (workspaceBytes <= mostWorkspace) plans.push({ plan, workspaceBytes, rank, engine });
-      else tell?.(`engine ${engine} wants ${workspaceBytes} bytes of workspace, more than ${mostWorkspace}`);
+      yield { plan, rank, engine };
     }
-    return plans;
+    return undefined;
   }
 
   /** What the library notes about a configuration's numbers, and the number of its engine. */

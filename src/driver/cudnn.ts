@@ -10,10 +10,20 @@ import { ConvolutionGraphs } from './cudnn-convolution.js';
 import { CUDNN_GRAPH_TABLE, type EnginePlan, type Engines } from './cudnn-graph.js';
 import { checkConv, type ConvDType, convKey, type ConvPlan, type ConvSpec, type Dnn, withAddresses } from './dnn.js';
 import type { Address, Device, Maybe, Stream } from './driver.js';
-import { Cell, type FindLibrary, nativeBlock, nativeString, openLibrary, type LibrarySpec } from './ffi.js';
+import {
+  Cell,
+  type FindLibrary,
+  type Native,
+  type NativeArg,
+  nativeBlock,
+  nativeString,
+  openLibrary,
+  type LibrarySpec,
+} from './ffi.js';
 import { made } from './lt.js';
 import { NVRTC } from './nvrtc.js';
 import { Planned } from './library-plans.js';
+import type { Answer } from './threads.js';
 import { Workspaces } from './workspace.js';
 
 export const CUDNN: LibrarySpec = { name: 'cuDNN', sonames: ['libcudnn.so.9', 'libcudnn.so'], vendor: 'cuda' };
@@ -101,6 +111,8 @@ const WANTED = 8;
 const MOST_WORKSPACE = 1 << 30;
 /** Scores that a deterministic backward pass of attention may keep, in bytes; batches go in parts where it is more. */
 const MOST_SCORES = 2 ** 31;
+/** Handles of plans that are made beside the host: more than a program has shapes of training. */
+const MOST_HANDLES = 16;
 
 interface Operands {
   readonly x: Address;
@@ -122,7 +134,11 @@ interface CudnnPlan extends ConvPlan {
   engine?: EnginePlan;
 }
 
-export function openCudnn(device: Device, find: FindLibrary = openLibrary): Maybe<Dnn> {
+/** Makes a call that may end later; `path` is the library's file. */
+export type Begin = (call: Native, path: string, prototype: string, args: readonly NativeArg[]) => Answer;
+
+/** `begin` makes plans of attention beside the host; without it they are made when they are asked for. */
+export function openCudnn(device: Device, find: FindLibrary = openLibrary, begin?: Begin): Maybe<Dnn> {
   // cuDNN loads these two by name and would not find them in Python's packages by itself.
   find(forDriver(CUBLASLT));
   find(forDriver(NVRTC));
@@ -137,7 +153,11 @@ export function openCudnn(device: Device, find: FindLibrary = openLibrary): Mayb
     outOfMemory: [N.CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED],
   };
   const graph = new Calls(CUDNN_GRAPH_TABLE, library.bind(CUDNN_GRAPH_TABLE), rules);
-  return new Cudnn(`cuDNN ${version}`, v, device, new Calls(CUDNN_TABLE, raw, rules), graph);
+  const finalize = 'descriptorFinalize';
+  const later =
+    begin &&
+    ((plan: number): Answer => begin(graph.raw[finalize] as Native, library.path, graph.prototype(finalize), [plan]));
+  return new Cudnn(`cuDNN ${version}`, v, device, new Calls(CUDNN_TABLE, raw, rules), graph, later);
 }
 
 class Cudnn extends Planned<ConvSpec, CudnnPlan> implements Dnn {
@@ -150,6 +170,8 @@ class Cudnn extends Planned<ConvSpec, CudnnPlan> implements Dnn {
   readonly #scalars = nativeBlock(24);
   readonly #graphs: ConvolutionGraphs | undefined;
   readonly #attention: CudnnAttentions | undefined;
+  /** Handles of plans that are made on other threads. */
+  readonly #more: number[] = [];
   #stream: Stream = 0;
 
   constructor(
@@ -158,6 +180,7 @@ class Cudnn extends Planned<ConvSpec, CudnnPlan> implements Dnn {
     device: Device,
     calls: Calls<typeof CUDNN_TABLE>,
     graph: Calls<typeof CUDNN_GRAPH_TABLE>,
+    begin: ((plan: number) => Answer) | undefined,
   ) {
     super('conv2d', convKey);
     this.name = name;
@@ -169,7 +192,8 @@ class Cudnn extends Planned<ConvSpec, CudnnPlan> implements Dnn {
       this.#graphs = new ConvolutionGraphs(graph, this.#handle, CUDNN_TYPES);
       const most = Math.min(MOST_SCORES, Math.floor(device.info.totalBytes / 16));
       const use = (stream: Stream): void => this.#use(stream);
-      this.#attention = new CudnnAttentions(name, version, graph, { handle: this.#handle }, most, use);
+      const beside = begin && { handle: () => this.#handleOfItsOwn(), begin };
+      this.#attention = new CudnnAttentions(name, version, graph, { handle: this.#handle }, most, use, beside);
     }
     const view = new DataView(this.#scalars.buffer);
     view.setFloat32(0, 1, true);
@@ -178,6 +202,19 @@ class Cudnn extends Planned<ConvSpec, CudnnPlan> implements Dnn {
 
   get attention(): AttentionLibrary | undefined {
     return this.#attention;
+  }
+  #handleOfItsOwn(): { readonly handle: number; readonly use: (stream: Stream) => void } | undefined {
+    if (this.#more.length >= MOST_HANDLES) return undefined;
+    this.#device.makeCurrent();
+    const handle = made((cell) => this.#calls.call('create', cell));
+    this.#more.push(handle);
+    let of: Stream = 0;
+    const use = (stream: Stream): void => {
+      this.#device.makeCurrent();
+      if (of !== stream) this.#calls.call('setStream', handle, stream);
+      of = stream;
+    };
+    return { handle, use };
   }
 
   protected make(spec: ConvSpec, key: string): CudnnPlan | string {
@@ -398,6 +435,6 @@ class Cudnn extends Planned<ConvSpec, CudnnPlan> implements Dnn {
     this.#graphs?.dispose();
     this.#attention?.dispose();
     this.#workspaces.dispose();
-    this.#calls.call('destroy', this.#handle);
+    for (const handle of [this.#handle, ...this.#more]) this.#calls.call('destroy', handle);
   }
 }

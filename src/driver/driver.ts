@@ -38,6 +38,8 @@ export interface DeviceInfo {
   readonly integrated: boolean;
   /** allocAsync and freeAsync are stream-ordered rather than device-wide. */
   readonly memoryPools: boolean;
+  /** The driver takes kernels that make tensor maps: CUDA's from 12.5 on. */
+  readonly tensorMaps?: boolean;
 }
 
 /** A library that was looked for: what was tried, what was found and why it is missing. */

@@ -3,11 +3,16 @@ import { availableParallelism } from 'node:os';
 import { Worker } from 'node:worker_threads';
 import type { Native, NativeArg } from './ffi.js';
 
-/** A call for whoever takes it first; its library is open in this process already. */
-export interface SharedCall {
+/** A call of a library that is open in this process already. Arguments must be numbers or texts. */
+export interface NativeCall {
   readonly library: string;
   readonly prototype: string;
   readonly args: readonly NativeArg[];
+}
+/** A call for whoever takes it first. */
+export interface SharedCall extends NativeCall {
+  /** What another thread calls before it; any status but 0 is the answer to both. */
+  readonly before?: NativeCall | undefined;
   /** How far it is, and what it answered. */
   readonly state: Int32Array;
 }
@@ -47,10 +52,10 @@ function idlest(): (typeof workers)[number] {
   return workers[workers.length - 1];
 }
 
-/** Calls `here`, a function of an open library, on another thread. Arguments must be numbers or texts. */
-export function callElsewhere(here: Native, library: string, prototype: string, args: readonly NativeArg[]): Answer {
+/** Makes a call on another thread; `here` is the function for this one, which needs no call before it. */
+export function callElsewhere(here: Native, asked: NativeCall, before?: NativeCall): Answer {
   const state = new Int32Array(new SharedArrayBuffer(8));
-  const call: SharedCall = { library, prototype, args, state };
+  const call: SharedCall = { ...asked, before, state };
   const answer: Answer = {
     get done() {
       return Atomics.load(state, STAGE) === OVER;

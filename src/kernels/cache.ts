@@ -92,28 +92,38 @@ export class KernelCache {
 
   /** The code of an entry; a damaged or foreign one is dropped and counts as a miss. */
   get(key: string, arch: string): Uint8Array | undefined {
+    const code = this.#read(key, arch);
+    if (code) this.#hits++;
+    else this.#misses++;
+    return code;
+  }
+  #read(key: string, arch: string): Uint8Array | undefined {
+    if (this.#disabled !== undefined) return undefined;
     const path = this.path(key);
-    if (this.#disabled !== undefined) {
-      this.#misses++;
-      return undefined;
-    }
     let entry: Buffer;
     try {
       entry = readFileSync(path);
     } catch {
-      this.#misses++; // absent, or removed by another process meanwhile
-      return undefined;
+      return undefined; // absent, or removed by another process meanwhile
     }
     const code = decodeEntry(entry, arch);
     if (typeof code === 'string') {
       this.#dropped++;
-      this.#misses++;
       rmSync(path, { force: true });
       return undefined;
     }
-    this.#hits++;
     this.#renew(path);
     return code;
+  }
+  /** Code that is also known by another key, which is quicker to make. */
+  getAlso(also: string, arch: string): Uint8Array | undefined {
+    const key = this.#read(also, arch);
+    const code = key && this.#read(Buffer.from(key).toString(), arch);
+    if (code) this.#hits++;
+    return code;
+  }
+  putAlso(also: string, key: string, arch: string): void {
+    this.put(also, arch, Buffer.from(key));
   }
 
   /**

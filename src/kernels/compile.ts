@@ -1,6 +1,9 @@
 // From source text to code for a target: picks the compiler, adds the wave size, goes through the cache on disk.
+import { statSync } from 'node:fs';
+import { fileURLToPath } from 'node:url';
 import { env } from '../base/environment.js';
 import { CompileError } from '../base/errors.js';
+import { packageVersion } from '../base/paths.js';
 import { type ComingCode, waveSize, type Compiler } from '../driver/compiler.js';
 import { VENDORS } from '../driver/drivers.js';
 import { cacheKey, KernelCache } from './cache.js';
@@ -51,33 +54,50 @@ export function compile(source: string, name: string, options: CompileOptions): 
  * A unit's code for a device: from the cache, else made ahead of time for it, else compiled now, else made ahead of
  * time for one it can stand in for.
  */
-export function codeFor(unit: Unit, arch: string, cache: KernelCache = kernelCache()): Uint8Array {
-  return found(unit, arch, cache, (compiler, request) => compiler.compile(request));
+export function codeFor(unit: Unit, arch: string, cache: KernelCache = kernelCache(), by?: Compiler): Uint8Array {
+  return found(unit, arch, cache, (compiler, request) => compiler.compile(request), by);
 }
 /** The same, where what must be compiled may still be on its way. */
 export function comingCode(unit: Unit, arch: string, cache: KernelCache = kernelCache()): Uint8Array | ComingCode {
   return found<Uint8Array | ComingCode>(unit, arch, cache, (c, request) => (c.begin ?? c.compile)(request));
 }
 
+let build: string | undefined;
+/** Another one with every version, and whenever TypeScript is compiled anew. */
+function thisBuild(): string {
+  if (build === undefined) {
+    const { mtimeMs, size } = statSync(fileURLToPath(import.meta.url));
+    build = `${packageVersion()} ${mtimeMs} ${size}`;
+  }
+  return build;
+}
 type Compile<T> = (compiler: Compiler, request: Parameters<Compiler['compile']>[0]) => T;
 function found<T extends Uint8Array | ComingCode>(
   unit: Unit,
   arch: string,
   cache: KernelCache,
   compile: Compile<T>,
+  by?: Compiler,
 ): Uint8Array | T {
   const target = targetFor(unit, arch);
-  const compiler = compilerFor(target);
+  const compiler = by ?? compilerFor(target);
   let why: string;
   if (typeof compiler === 'string') why = compiler;
   else {
     const defines = { WICK_WAVE: waveSize(target) };
-    const key = cacheKey({
-      source: unit.source,
-      options: compiler.options({ arch: target, defines }),
-      arch: target,
-      compiler: `${compiler.name} ${compiler.version}`,
-    });
+    const keyOf = (source: string): string =>
+      cacheKey({
+        source,
+        options: compiler.options({ arch: target, defines }),
+        arch: target,
+        compiler: `${compiler.name} ${compiler.version}`,
+      });
+    // Texts are made as this build of wick makes them.
+    const also = unit.whole === undefined ? undefined : keyOf(`whole ${thisBuild()} ${unit.whole}`);
+    const made = also && cache.getAlso(also, target);
+    if (made) return made;
+    const key = keyOf(unit.source);
+    if (also) cache.putAlso(also, key, target);
     // The compiler is asked about the target only on a miss: hipRTC loads a large library to answer.
     const known = cache.get(key, target);
     if (known) return known;

@@ -213,10 +213,7 @@ export function elementwiseUnit(chains: readonly Chain[], variants?: readonly Va
       .map((v) => entryFor(c, v)),
   );
   const structs = chains.map(functor).join('\n');
-  return assemble(
-    chains.length === 1 ? chains[0].name : 'elementwise',
-    moduleText('elementwise.hip'),
-    entries,
-    structs,
-  );
+  return assemble(chains.length === 1 ? chains[0].name : 'elementwise', moduleText('elementwise.hip'), entries, {
+    own: structs,
+  });
 }

@@ -1,5 +1,6 @@
 // From symbols to source text: what a compiler is given holds the headers, the module's templates and only the kernels
 // asked for.
+import { createHash } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { ArgumentError } from '../base/errors.js';
@@ -16,9 +17,11 @@ export interface Unit {
   /** For error messages and cache folders. */
   readonly name: string;
   readonly source: string;
+  /** All that the source is made of, known before the making, which takes longer than to look compiled code up. */
+  readonly whole?: string;
   readonly entries: readonly Entry[];
   /** The only GPU it is for, where its module says so. */
-  readonly needs?: string;
+  readonly needs?: string | undefined;
   /** What it was put together from, so that units can be joined: text common to many, and definitions of its own. */
   readonly parts?: { readonly shared: string; readonly own: string };
 }
@@ -78,23 +81,45 @@ function tableFor(text: string): string {
 }
 
 /** The source that defines kernels of a declared module. */
-export const declaredUnit = (module: KernelModule, entries: readonly Entry[]): Unit => ({
-  ...assemble(module.name, moduleText(`${module.name}.hip`), entries),
-  needs: module.needs,
-});
+export const declaredUnit = (module: KernelModule, entries: readonly Entry[]): Unit =>
+  assemble(module.name, moduleText(`${module.name}.hip`), entries, { needs: module.needs });
+
+/** Op_##OP in macros names no row. */
+const withoutMacros = (text: string): string => text.replace(/^[ \t]*#[ \t]*define(?:.*\\\n)*.*$/gm, '');
+/** What is asked of a shared text for each of its units. */
+const commons = new Map<string, { readonly digest: string; readonly plain: string }>();
+function readCommon(text: string): { readonly digest: string; readonly plain: string } {
+  let known = commons.get(text);
+  if (!known) {
+    const digest = createHash('sha256').update(text).digest('hex');
+    commons.set(text, (known = { digest, plain: withoutMacros(text.replaceAll(TABLE_MARK, '')) }));
+  }
+  return known;
+}
 
 /**
  * Joins shared text, expressions, definitions of its own and kernels; expressions go where the text includes table.h,
  * and what no kernel uses is left out.
  */
-export function assemble(name: string, common: string, entries: readonly Entry[], own = ''): Unit {
+export function assemble(
+  name: string,
+  common: string,
+  entries: readonly Entry[],
+  { own = '', needs }: { readonly own?: string; readonly needs?: string | undefined } = {},
+): Unit {
   const kernels = entries.map((e) => e.text).join('\n');
-  const [before, ...after] = common.split(TABLE_MARK);
-  const bare = `${common.replaceAll(TABLE_MARK, '')}\n${own}`;
-  // Op_##OP in macros names no row.
-  const table = tableFor(bare.replace(/^[ \t]*#[ \t]*define(?:.*\\\n)*.*$/gm, '') + kernels);
-  const source = `${needed([before, table, after.join('\n'), own], kernels)}\n${stripped(kernels)}\n`;
-  return { name, source, entries, parts: { shared: common, own } };
+  const { digest, plain } = readCommon(common);
+  const table = tableFor(`${plain}\n${withoutMacros(own)}${kernels}`);
+  let source: string | undefined;
+  return {
+    ...{ name, entries, needs, parts: { shared: common, own } },
+    whole: [digest, table, own, kernels].join('\0'),
+    get source() {
+      const [before, ...after] = common.split(TABLE_MARK);
+      const texts = [before, table, after.join('\n'), own];
+      return (source ??= `${needed(texts, kernels)}\n${stripped(kernels)}\n`);
+    },
+  };
 }
 
 /** Units of one text as few units of at most `most` kernels: a compiler that is slow to start is called less often. */
@@ -114,15 +139,9 @@ export function joinUnits(units: readonly Unit[], most: number): Unit[] {
     return Array.from({ length: Math.ceil(all.length / most) }, (_, k): Unit => {
       const some = all.slice(k * most, (k + 1) * most);
       const own = [...new Set(some.map((s) => s.own))].join('\n');
-      return {
-        ...assemble(
-          group[0].name,
-          group[0].parts!.shared,
-          some.map((s) => s.entry),
-          own,
-        ),
-        needs: group[0].needs,
-      };
+      const { name, parts, needs } = group[0];
+      const together = some.map((s) => s.entry);
+      return assemble(name, parts!.shared, together, { own, needs });
     });
   });
   return [...alone, ...joined];

@@ -93,6 +93,7 @@ const FEATURE_VERSION: readonly (readonly [RegExp, string])[] = [
   [/::cta\b|::cluster\b|\bgriddepcontrol\b|\bstmatrix\b|\bcvt\.[\w.]*e4m3x2/, '7.8'],
   [/\bwgmma\b|\bsetmaxnreg\b|\bcp\.async\.bulk\b/, '8.0'],
   [/\.b128\b/, '8.3'],
+  [/\btensormap\b/, '8.5'], // known since 8.3, with strides in another unit
 ];
 
 /**

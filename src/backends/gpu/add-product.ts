@@ -10,7 +10,6 @@ import { addressOf } from './plan.js';
  */
 export function addProduct(context: GpuContext, sum: View, x: View, weight: View, out: View): boolean {
   const { libraries, stream, turn } = context;
-  if (!libraries.enabled || libraries.productsRefused) return false;
   const [[m, n], k] = [sum.layout.shape, x.layout.shape[1]];
   const one = { batchStride: 0 };
   const product = libraries.product({
@@ -19,7 +18,7 @@ export function addProduct(context: GpuContext, sum: View, x: View, weight: View
     b: { ...one, order: 'col', ld: k },
     d: { ...one, order: 'row', ld: n },
   });
-  if (!product) return false;
+  if (!product || libraries.productsRefused) return false;
   const [from, by, onto, to] = [x, weight, sum, out].map(addressOf);
   turn.take(() => {
     if (!libraries.runProduct(product, from, by, to, 0, stream, onto))

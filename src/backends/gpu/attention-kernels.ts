@@ -4,7 +4,7 @@ import type { DeviceInfo } from '../../driver/driver.js';
 import { CTYPE, type FieldValues, KernelModule, REAL_TYPES, Struct, typed } from '../../kernels/declare.js';
 import type { View } from '../backend.js';
 import { hasMatrixUnits } from './matmul.js';
-import { addressOf, ceilDiv, FAULT, type Launch, launch } from './plan.js';
+import { addressOf, at, ceilDiv, FAULT, type Launch, type Launches, launch, single } from './plan.js';
 
 /** struct Attention of kernels/attention.h; strides in elements: batch, head, row. */
 const FIELDS = {
@@ -51,6 +51,7 @@ type Half = 'f16' | 'bf16';
 export const ATTENTION = new KernelModule('attention');
 export const ATTENTION_MATRIX = new KernelModule('attention-matrix');
 export const ATTENTION_HOPPER = new KernelModule('attention-hopper', { needs: 'sm_90a' });
+export const ATTENTION_DENSE_HOPPER = new KernelModule('attention-dense-hopper', { needs: 'sm_90a' });
 export const ATTENTION_BACKWARD_HOPPER = new KernelModule('attention-backward-hopper', { needs: 'sm_90a' });
 export const ATTENTION_BACKWARD = new KernelModule('attention-backward');
 export const ATTENTION_BACKWARD_MATRIX = new KernelModule('attention-backward-matrix');
@@ -145,6 +146,26 @@ const onHopper = ATTENTION_HOPPER.declare({
     call: `attention_hopper${dim === 64 ? '' : '_joined'}<${CTYPE[dtype]}, ${dim}, ${CHANGES[changes]}>`,
   }),
 });
+/** Tiles of dense problems by name: computing warpgroups of 64 queries each, and whether they take turns. */
+const DENSE = {
+  '64': { dim: 64, teams: 3, threads: { constant: 'HOPPER_THREE_BOUND', threads: 512 }, turns: true },
+  '64_short': { dim: 64, teams: 2, threads: HOPPER_THREADS, turns: false },
+  '128': { dim: 128, teams: 2, threads: HOPPER_THREADS, turns: false },
+} as const;
+/** Bytes of a block's tensor maps: of queries, keys and values. */
+const DENSE_MAPS = 3 * 128;
+const denseOnHopper = ATTENTION_DENSE_HOPPER.declare({
+  each: { dtype: ['f16', 'bf16'], tile: ['64', '64_short', '128'] },
+  symbol: ({ dtype, tile }) => `attention_dense_hopper_${dtype}_${tile}`,
+  body: ({ dtype, tile }) => {
+    const { dim, teams, threads, turns } = DENSE[tile];
+    return {
+      threads,
+      params: { p: PROBLEM, maps: 'u8*' },
+      call: `attention_dense<${CTYPE[dtype]}, ${dim}, ${teams}, ${turns}>`,
+    };
+  },
+});
 const delta = ATTENTION_BACKWARD.forTypes(REAL_TYPES, 'attention_delta', (T) => ({
   threads: 256,
   params,
@@ -225,7 +246,55 @@ const pairsOf = (c: AttentionCall, ...names: readonly ('out' | 'dq' | 'dk' | 'dv
 const hopperDim = (c: AttentionCall, { arch }: DeviceInfo): (typeof HOPPER_DIMS)[number] | undefined =>
   arch === 'sm_90' ? HOPPER_DIMS.find((d) => d === c.dim) : undefined;
 
-/** The forward kernel of a problem on a device. */
+/** Strides as tensor maps take them: of what is there once any will do, as long as it is not 0. */
+const mapped = (c: AttentionCall, name: 'q' | 'k' | 'v'): readonly number[] => {
+  const counts = name === 'q' ? [c.batch, c.heads, c.tq] : [c.batch, c.kvHeads, c.tk];
+  return (c[`${name}Strides`] ?? []).map((s, i) => (counts[i] === 1 ? c.dim : s));
+};
+/** Only scaled, every row at a place of its own, and results that can be written 16 bytes at a time. */
+const isDense = (c: AttentionCall): boolean =>
+  onlyScaled(c) &&
+  !(c.qStarts || c.kStarts || c.lengths || c.pages) &&
+  c.tk > 0 &&
+  (['q', 'k', 'v'] as const).every((name) => mapped(c, name).every((s) => s > 0)) &&
+  multiples(8, c.outStrides) &&
+  placeOf(c.out) % 16 === 0;
+
+/** Rows of queries that the busiest block takes, by tiles of so many, in pairs where there are more than blocks. */
+function rowsOfBlock(c: AttentionCall, rows: number, { multiprocessors }: DeviceInfo): number {
+  const tiles = ceilDiv(c.tq, rows);
+  const pair = tiles * c.heads * c.batch > multiprocessors ? 2 : 1;
+  return ceilDiv(ceilDiv(tiles, pair) * c.heads * c.batch, multiprocessors) * pair * (c.tq / tiles);
+}
+/** Scores of a block of heads of 64, below which maps take longer to make than whole tiles save. */
+const WORTH_MAPS = 1 << 18;
+/** Tiles of 192 queries are a tenth quicker, but their blocks may end later. */
+function denseTile(c: AttentionCall, dim: (typeof HOPPER_DIMS)[number], device: DeviceInfo) {
+  if (dim === 128) return '128';
+  const causal = c.right === 0;
+  const short = rowsOfBlock(c, 128, device);
+  if (short * c.tk < WORTH_MAPS * (causal ? 2 : 1)) return undefined;
+  return c.tq <= (causal ? 1024 : 256) || rowsOfBlock(c, 192, device) > 1.1 * short ? '64_short' : '64';
+}
+
+/** The forward pass of a problem on a device. */
+export function forwardLaunches(c: AttentionCall, dtype: AttentionDType, device: DeviceInfo): Launches {
+  const dim = hopperDim(c, device);
+  const small = (dtype === 'f16' || dtype === 'bf16') && c.scale > 0 && copies16(c);
+  const tile = small && dim && device.tensorMaps && isDense(c) ? denseTile(c, dim, device) : undefined;
+  if (!small || !tile) return single(forwardLaunch(c, dtype, device));
+  const { teams, threads } = DENSE[tile];
+  const blocks = Math.min(device.multiprocessors, ceilDiv(c.tq, 64 * teams) * c.heads * c.batch);
+  const shared = 1024 + 2 * c.dim * (2 * 64 * teams + 512);
+  const [qStrides, kStrides, vStrides] = (['q', 'k', 'v'] as const).map((name) => mapped(c, name));
+  const args = { p: { ...c, qStrides, kStrides, vStrides }, maps: at('scratch') };
+  return {
+    launches: [launch(denseOnHopper, { dtype, tile }, blocks, threads.threads, args, shared)],
+    scratch: DENSE_MAPS * blocks,
+  };
+}
+
+/** The forward kernel of a problem that need not be dense. */
 export function forwardLaunch(c: AttentionCall, dtype: AttentionDType, device: DeviceInfo): Launch {
   const args = { p: c };
   const dim = padded(c.dim);

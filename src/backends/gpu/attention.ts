@@ -18,7 +18,7 @@ import {
   type AttentionDType,
   backwardLaunches,
   deltaLaunch,
-  forwardLaunch,
+  forwardLaunches,
   splitLaunches,
   splitsFor,
   type Stored,
@@ -190,7 +190,7 @@ const forward: Plan = (p, row, inputs, [out, lse], o) => {
   if (packed) p.fill(out, 0); // rows that belong to no sequence
   if (tq > SPLIT_QUERIES || dtype === 'f64' || packed)
     return served(p, 'forward', { ...call, out: turned(out, o.layout) }, o, (own) =>
-      enqueue(own, [forwardLaunch(call, dtype, p.device)]),
+      own.run(forwardLaunches(call, dtype, p.device)),
     );
   const splits = splitsFor(call, p.device);
   const partial = p.make([batch, heads, tq, splits, dim], 'f32');

@@ -1,14 +1,14 @@
 // The steps of decoding one token on a GPU, as launches on preallocated memory: what a captured graph is made of.
-import { ggmlType } from '../../base/blocks/types.js';
 import type { DType } from '../../base/dtype.js';
 import { ShapeError, UnsupportedError } from '../../base/errors.js';
 import type { HostBuffer } from '../../driver/driver.js';
 import { CTYPE, KernelModule, Struct } from '../../kernels/declare.js';
-import { BLOCK_TYPES, type BlockType } from '../../ops/quantized.js';
+import type { BlockType } from '../../ops/quantized.js';
 import type { View } from '../backend.js';
 import { DECODE_TYPES, type DecodeType, gateNumber } from '../generation.js';
 import { together } from './attention-kernels.js';
 import type { GpuContext } from './context.js';
+import { blocksLaunch, twoLaunch } from './decode-blocks.js';
 import { type Chosen, gateLaunch, type Router, routerLaunch, sumLaunch } from './decode-experts.js';
 import { fewLaunch, fewSuits } from './decode-few.js';
 import { latentLaunches, type NewLatent } from './decode-latent.js';
@@ -17,12 +17,10 @@ import { BLOCK, DECODE_THREADS, NORMS, normName, normType, rowThreads, TILE, wan
 import type { GpuBackend, Replay } from './gpu.js';
 import { hasMatrixUnits } from './matmul.js';
 import { addressOf, type Launch, launch, packOf } from './plan.js';
-import { QUICK_THREADS, quickBlock, rowsFor, stagesFor } from './quantized.js';
 import { enqueue } from './run-plan.js';
 
 export const DECODE = new KernelModule('decode');
 export const DECODE_ATTENTION = new KernelModule('decode-attention');
-export const DECODE_WEIGHTS = new KernelModule('decode-weights');
 const embedding = DECODE.declare({
   each: { dtype: DECODE_TYPES },
   symbol: ({ dtype }) => `decode_embed_${dtype}`,
@@ -95,32 +93,6 @@ const floatRows = (kind: 'product' | 'gate') =>
     },
   });
 const ROWS = { product: floatRows('product'), gate: floatRows('gate') } as const;
-/** Rows of weights in blocks that a group multiplies at once; a gate has two rows. */
-const rowsOf = (kind: 'product' | 'gate', type: BlockType): number => (kind === 'gate' ? 2 : rowsFor(type, 1));
-/** The same with weights in blocks. */
-const blockProduct = DECODE_WEIGHTS.declare({
-  each: { type: BLOCK_TYPES, dtype: DECODE_TYPES, norm: NORMS, kind: ['product', 'gate'] },
-  only: wanted,
-  symbol: ({ type, dtype, norm, kind }) => `decode_${kind}_${type.toLowerCase()}_${dtype}${normName(norm)}`,
-  body: ({ type, dtype, norm, kind }) => ({
-    threads: QUICK_THREADS,
-    params: {
-      x: `const ${CTYPE[dtype]}*`,
-      norm: `const ${normType(dtype, norm)}*`,
-      eps: 'float',
-      w: 'const u8*',
-      bias: `const ${CTYPE[dtype]}*`,
-      residual: `const ${CTYPE[dtype]}*`,
-      out: `${CTYPE[dtype]}*`,
-      best: 'u64*',
-      act: 'i32',
-      rows: 'i64',
-      rowBytes: 'i64',
-      n: 'i64',
-    },
-    call: `decode_weights<${type}, ${rowsOf(kind, type)}, ${kind === 'gate'}, ${stagesFor(type, rowsOf(kind, type))}>`,
-  }),
-});
 const advance = DECODE.declare({
   each: {},
   symbol: () => 'decode_advance',
@@ -341,23 +313,12 @@ export class DecodeSteps {
   }
   /** A product with weights in blocks, or a gate. */
   #blocks(p: Product, type: BlockType, activation?: string): void {
-    const kind = activation === undefined ? 'product' : 'gate';
-    const { kind: norm, ...side } = this.#norm(p.norm);
-    const [all, rowBytes] = p.weight.layout.shape;
-    const rows = kind === 'gate' ? all / 2 : all;
-    const { block, bytes } = ggmlType(type);
-    const n = (rowBytes / bytes) * block;
-    const each = rowsOf(kind, type);
-    const { held, blocks, threads, shared } = quickBlock(this.#gpu.device.info, type, {
-      ...{ rows: each, columns: 1, sets: kind === 'gate' ? rows : Math.ceil(rows / each), n },
-    });
-    if (!held) throw new UnsupportedError(`decoding by graph: rows of ${n} values in blocks leave no room for rings`);
-    const args = {
-      ...side,
-      ...{ x: addressOf(p.x), w: addressOf(p.weight), bias: addressOr0(p.bias), residual: addressOr0(p.residual) },
-      ...{ out: addressOf(p.out), best: addressOr0(p.best), act: gateNumber(activation ?? 'silu'), rows, rowBytes, n },
-    };
-    this.#run(launch(blockProduct, { type, dtype: this.#type, norm, kind }, blocks, threads, args, shared));
+    const given = { ...p, type, norm: this.#norm(p.norm), ...(activation !== undefined && { activation }) };
+    this.#run(blocksLaunch(this.#gpu.device.info, this.#type, given));
+  }
+  /** out = weight norm(x) + bias, rows of one type over rows of another; see `areTwo`. */
+  two(p: Pick<Product, 'x' | 'out' | 'norm' | 'bias'> & Pick<Parameters<typeof twoLaunch>[2], 'parts'>): void {
+    this.#run(twoLaunch(this.#gpu.device.info, this.#type, { ...p, norm: this.#norm(p.norm) }));
   }
   /** out = weight norm(x) + bias + residual. */
   product(p: Product): void {

@@ -194,6 +194,20 @@ export class GpuBackend implements Backend {
   addProduct(sum: View, x: View, weight: View, out = sum): boolean {
     return addProduct(this.context, sum, x, weight, out);
   }
+  /**
+   * Runs f with products of our own: what a library saves in few small ones is less than it costs to read it, hundreds
+   * of megabytes, and a program that has no others never opens it.
+   */
+  withOwnProducts<T>(f: () => T): T {
+    const { libraries } = this.context;
+    const { products } = libraries;
+    libraries.products = false;
+    try {
+      return f();
+    } finally {
+      libraries.products = products;
+    }
+  }
   attendPrompts(prompts: PagedPrompts): void {
     attendPrompts(this.context, prompts);
   }

@@ -51,6 +51,8 @@ export class Libraries implements Served {
   tf32 = false;
   /** Off: our own kernels serve where a library would, as on a machine without one. */
   enabled = true;
+  /** Off: products are our own. */
+  products = true;
   /** Whether a library's attention is tried beside our own. */
   attentionTried = env('WICK_CUDNN_ATTENTION') !== '0';
   attentionFrom = WORTH_ASKING;
@@ -76,7 +78,7 @@ export class Libraries implements Served {
   }
 
   product(asked: Omit<GemmSpec, 'tf32'>): GemmPlan | undefined {
-    if (!this.enabled) return undefined;
+    if (!this.enabled || !this.products) return undefined;
     const { blas } = this.#open();
     if (typeof blas === 'string') return undefined;
     const spec: GemmSpec = { ...asked, tf32: this.tf32 };

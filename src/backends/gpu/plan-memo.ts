@@ -88,6 +88,7 @@ export class PlanMemo {
     this.#value(l.enabled);
     this.#value(l.tf32);
     this.#value(l.deterministic);
+    this.#value(l.products);
     this.#value(l.attentionTried);
     this.#number(l.attentionFrom);
     this.#number(l.attentionPatience);

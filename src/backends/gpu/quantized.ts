@@ -32,6 +32,7 @@ import {
   type Target,
   viewOf,
 } from './plan.js';
+import { hasLongCopies, ROW_TYPES, type RowType, rowsBlock, rowsBody } from './weight-rows.js';
 
 export const WEIGHTS = new KernelModule('weights');
 const SMALL_REALS = ['f32', 'f16', 'bf16'] as const satisfies readonly DType[];
@@ -126,6 +127,13 @@ const quick = WEIGHTS.declare({
     },
     call: `weights_quick<${type}, ${rowsFor(type, columns)}, ${columns}, ${stagesFor(type, rowsFor(type, columns), columns)}>`,
   }),
+});
+/** One row of them by whole rows of weights. */
+const wholeRows = WEIGHTS.declare({
+  each: { type: ROW_TYPES, dtype: SMALL_REALS },
+  launchedOn: (_, arch) => hasLongCopies(arch),
+  symbol: (v) => `weights_whole_${named(v.type)}_${suffixOf(v.dtype)}`,
+  body: ({ type, dtype }) => rowsBody(type, dtype, dtype),
 });
 /** Activations as they are. */
 const exact = WEIGHTS.declare({
@@ -382,7 +390,15 @@ const planProduct: FamilyPlan<KernelRow, ProductParams> = (p, _row, [given, bloc
   const buffers = { w: blocksOf(p, blocks), x, out };
   const kind = params.quick && x.dtype !== 'f64' ? 'quick' : 'exact';
   const tiled = kind === 'quick' && m === 1 ? undefined : tileWork(p, type, x.dtype, rows, rowBytes, n);
-  if (tiled) {
+  const whole = kind === 'quick' && m === 1 ? rowsBlock(p.device, type, rows, n) : undefined;
+  if (whole) {
+    const { slots, each, underWay, blocks, threads } = whole;
+    const none = { norm: 0, eps: 0, bias: 0, residual: 0, best: 0 };
+    const args = { ...none, w: at('w'), x: at('x'), out: at('out'), rows, rowBytes, n, slots, each, underWay };
+    const variant = { type: type as RowType, dtype: x.dtype as SmallReal };
+    const l = launch(wholeRows, variant, blocks, threads, args, whole.shared);
+    p.run(single({ ...l, early: true, ahead: 'w' }), buffers);
+  } else if (tiled) {
     const { slices, blocks, threads } = tiled;
     const grid = [blocks, ceilDiv(m, MATRIX.columns)];
     const l = launch(matrix, tiled.variant, grid, threads, { ...shared, slices }, tiled.shared);

@@ -168,14 +168,14 @@ class PlanRun {
   end(): void {
     if (this.#taken.length > 0) for (const memory of this.#taken.splice(0)) this.#gpu.allocator.free(memory);
   }
-  /** A call of a library: now, or behind what waits; what it takes then goes back at once. */
-  #inTurn(call: () => void): void {
+  /** A call of a library: now, or behind what waits, once it is ready; what it takes then goes back at once. */
+  #inTurn(call: () => void, ready?: () => boolean): void {
     const { turn } = this.#gpu;
-    if (!turn.taken) return call();
+    if (!turn.taken && !ready) return call();
     turn.wait(() => {
       call();
       this.end();
-    });
+    }, ready);
   }
 
   #step(step: Step): void {
@@ -212,7 +212,9 @@ class PlanRun {
     const placed = written.map((v) => ({ address: this.#address(v), count: v.layout.size, dtype: v.dtype }));
     // Whoever waits has no tensors left to look at: our own kernels get their arguments, and are compiled, by now.
     const unknown = (): boolean => libraries.wayOf(plan) === undefined;
-    const late = turn.taken ? turn.collect(() => this.steps(otherwise())) : undefined;
+    // A plan that another thread is making is waited for; work that is recorded does not ask for it.
+    const coming = unknown() && !gpu.recording && plan.pending === true;
+    const late = turn.taken || coming ? turn.collect(() => this.steps(otherwise())) : undefined;
     const run = (way: number): void => {
       if (way === OWN_WAY) (late ?? (() => this.steps(otherwise())))();
       else
@@ -221,11 +223,11 @@ class PlanRun {
         );
     };
     const choose = (): number => {
-      const way = tryWays(gpu, plan.ways.length, placed, run);
+      const way = plan.ways.length === 0 ? OWN_WAY : tryWays(gpu, plan.ways.length, placed, run);
       if (way !== undefined) libraries.keepWay(plan, way);
       return way ?? OWN_WAY;
     };
-    this.#inTurn(() => {
+    const attend = (): void => {
       if (unknown() && !gpu.recording) return run(choose());
       const way = libraries.wayOf(plan) ?? OWN_WAY;
       try {
@@ -235,7 +237,8 @@ class PlanRun {
         if (!(e instanceof OutOfMemoryError) || way === OWN_WAY) throw e;
         run(OWN_WAY);
       }
-    });
+    };
+    this.#inTurn(attend, coming ? () => !plan.pending : undefined);
   }
 
   #launches(step: Launches & { readonly buffers: Buffers }): void {
