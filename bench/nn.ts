@@ -15,8 +15,8 @@ import { Device, type DType, Generator, noGrad, QTensor, randn, scope, tensor, t
 import { GraphDecoder, PlainDecoder } from '../src/engine/index.js';
 import { Sampler } from '../src/engine/sampler.js';
 import { type CausalLM, Llama, type LlamaConfig, newDecoder } from '../src/models/index.js';
-import type { AttentionMixer } from '../src/models/mixers.js';
-import { type Dense, Mixture } from '../src/models/mlp.js';
+import type { AttentionMixer } from '../src/models/decoder/mixers.js';
+import { type Dense, Mixture } from '../src/models/decoder/mlp.js';
 import { AdamW, clipGradNorm, FlatParameters, initialise, normal, ONE, VarBuilder, VarMap } from '../src/nn/index.js';
 import { setProducts } from '../src/nn/quantize.js';
 import type { BlockType } from '../src/ops/quantized.js';

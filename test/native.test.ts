@@ -199,6 +199,21 @@ test('products of few and of many rows agree with sums in double, whatever lies 
   }
 });
 
+test('a column of a product has the same bits wherever it stands, in whole tiles and beside them', () => {
+  for (const dtype of ['f32', 'f64', 'bf16'] as const)
+    for (const m of [1, 2, 3, 4, 5, 8, 9, 16])
+      for (const k of [15, 16, 33, 256]) {
+        const n = 19; // more than rows, and not of whole tiles
+        const a = randn([m, k], { dtype });
+        const columns = randn([n, k], { dtype });
+        const moved = Array.from({ length: n }, (_, j) => (j * 7 + 3) % n);
+        const there = Tensor.from(moved, { dtype: 'i32' });
+        const [plain, other] = [columns, columns.indexSelect(0, there)].map((b) => a.matmul(b.t()).cast('f64'));
+        const expected = plain.indexSelect(1, there);
+        assert.deepEqual(other.toArray(), expected.toArray(), `${m} rows of ${k} ${dtype}`);
+      }
+});
+
 test('products of bf16 are sums in double, rounded, whatever lies transposed and however small the numbers are', () => {
   const SMALLEST = 2 ** -133;
   const values = (v: Float64Array, shape: number[], scale: number): [Tensor, ArrayLike<number>] => {

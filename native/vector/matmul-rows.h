@@ -4,6 +4,35 @@
 // ---- a few rows: each element of B is read once ----
 constexpr int FEW = 4;
 
+// The sum of a vector's lanes: halves are added to each other while all of it stays a vector. Lanes that are taken one
+// by one, as sumLanes does, keep a tile's sums out of registers while they grow.
+template <class E> WICK_FN E sumHalves(Vec<E> v) {
+  typedef Raw<typename IntegerOf<sizeof(E)>::type, Vec<E>::N> Pick;
+  constexpr int N = Vec<E>::N;
+  if constexpr (N == 16) {
+    v.r += WICK_SHUFFLE(Pick, v.r, v.r, 8, 9, 10, 11, 12, 13, 14, 15, 0, 1, 2, 3, 4, 5, 6, 7);
+    v.r += WICK_SHUFFLE(Pick, v.r, v.r, 4, 5, 6, 7, 0, 1, 2, 3, 12, 13, 14, 15, 8, 9, 10, 11);
+    v.r += WICK_SHUFFLE(Pick, v.r, v.r, 2, 3, 0, 1, 6, 7, 4, 5, 10, 11, 8, 9, 14, 15, 12, 13);
+    v.r += WICK_SHUFFLE(Pick, v.r, v.r, 1, 0, 3, 2, 5, 4, 7, 6, 9, 8, 11, 10, 13, 12, 15, 14);
+  } else if constexpr (N == 8) {
+    v.r += WICK_SHUFFLE(Pick, v.r, v.r, 4, 5, 6, 7, 0, 1, 2, 3);
+    v.r += WICK_SHUFFLE(Pick, v.r, v.r, 2, 3, 0, 1, 6, 7, 4, 5);
+    v.r += WICK_SHUFFLE(Pick, v.r, v.r, 1, 0, 3, 2, 5, 4, 7, 6);
+  } else if constexpr (N == 4) {
+    v.r += WICK_SHUFFLE(Pick, v.r, v.r, 2, 3, 0, 1);
+    v.r += WICK_SHUFFLE(Pick, v.r, v.r, 1, 0, 3, 2);
+  } else v.r += WICK_SHUFFLE(Pick, v.r, v.r, 1, 0);
+  return v.r[0];
+}
+
+// A vector of B, whose columns lie one behind the other: what comes some tiles later is asked for now. Columns are too
+// short, and sums between them too long, for hardware to see how it goes on.
+template <class S> WICK_FN auto loadOnward(const S* from) {
+  constexpr int64_t AHEAD = 4096;  // bytes
+  __builtin_prefetch(reinterpret_cast<const char*>(from) + AHEAD);
+  return load(from);
+}
+
 // Columns of B are contiguous along k: dot products of M rows and C columns, whose streams run side by side.
 template <class S, class E, int M, int C>
 WICK_FN void dots(const E* a, int64_t lda, const S* b, int64_t ldb, int64_t k, E (&result)[M][C]) {
@@ -25,7 +54,7 @@ WICK_FN void dots(const E* a, int64_t lda, const S* b, int64_t ldb, int64_t k, E
       for (int i = 0; i < M; i++) row[i] = V::load(a + i * lda + q + u * V::N);
 #pragma GCC unroll 4
       for (int c = 0; c < C; c++) {
-        const V column = load(b + c * ldb + q + u * V::N);
+        const V column = loadOnward(b + c * ldb + q + u * V::N);
 #pragma GCC unroll 4
         for (int i = 0; i < M; i++) acc[i][c][u] = mad(row[i], column, acc[i][c][u]);
       }
@@ -36,7 +65,7 @@ WICK_FN void dots(const E* a, int64_t lda, const S* b, int64_t ldb, int64_t k, E
     for (int c = 0; c < C; c++) {
       V s = acc[i][c][0];
       for (int u = 1; u < U; u++) s += acc[i][c][u];
-      result[i][c] = sumLanes(s);
+      result[i][c] = sumHalves(s);
     }
   for (; q < k; q++)
     for (int c = 0; c < C; c++) {
@@ -187,6 +216,32 @@ constexpr int DOT_ROWS = 8, DOT_COLUMNS = 2;
 constexpr int DOT_ROWS = 4, DOT_COLUMNS = 2;
 #endif
 
+// The sums of all vectors of a tile, each as sumHalves has it; sixteen of them meet in one vector on the way.
+template <class E, int C> WICK_FN void sumTile(const Vec<E> (&acc)[DOT_ROWS][C], E (&result)[DOT_ROWS][C]) {
+#if defined(WICK_ISA_AVX512)
+  if constexpr (Same<E, float>::value && DOT_ROWS * C == 16) {
+    __m512 eight[8], four[4], two[2];
+    // The place of a sum in the last vector has the bits of its number in another order.
+    auto in = [&](int s) { return (__m512)acc[(s & 4) | (s >> 2 & 2) | (s & 1)][s >> 1 & 1].r; };
+#pragma GCC unroll 8
+    for (int i = 0; i < 8; i++)
+      eight[i] = _mm512_shuffle_f32x4(in(i), in(i + 8), 0x44) + _mm512_shuffle_f32x4(in(i), in(i + 8), 0xee);
+#pragma GCC unroll 4
+    for (int i = 0; i < 4; i++)
+      four[i] = _mm512_shuffle_f32x4(eight[i], eight[i + 4], 0x88) + _mm512_shuffle_f32x4(eight[i], eight[i + 4], 0xdd);
+#pragma GCC unroll 2
+    for (int i = 0; i < 2; i++)
+      two[i] = _mm512_shuffle_ps(four[i], four[i + 2], 0x44) + _mm512_shuffle_ps(four[i], four[i + 2], 0xee);
+    _mm512_storeu_ps(&result[0][0], _mm512_shuffle_ps(two[0], two[1], 0x88) + _mm512_shuffle_ps(two[0], two[1], 0xdd));
+    return;
+  }
+#endif
+#pragma GCC unroll 8
+  for (int i = 0; i < DOT_ROWS; i++)
+#pragma GCC unroll 4
+    for (int c = 0; c < C; c++) result[i][c] = sumHalves(acc[i][c]);
+}
+
 template <class S, class E, int C>
 WICK_FN void dotRows(const E* a, int64_t lda, const S* b, int64_t ldb, int64_t k, E (&result)[DOT_ROWS][C]) {
   typedef Vec<E> V;
@@ -199,18 +254,18 @@ WICK_FN void dotRows(const E* a, int64_t lda, const S* b, int64_t ldb, int64_t k
   for (; q + V::N <= k; q += V::N) {
     V column[C];
 #pragma GCC unroll 4
-    for (int c = 0; c < C; c++) column[c] = load(b + c * ldb + q);
+    for (int c = 0; c < C; c++) column[c] = loadOnward(b + c * ldb + q);
 #pragma GCC unroll 8
     for (int i = 0; i < DOT_ROWS; i++) {
-      const V row = V::load(a + i * lda + q);
+      V row = V::load(a + i * lda + q);
+#if defined(WICK_ISA_AVX512)
+      asm("" : "+v"(row.r));  // read once: compilers would read it again for each column
+#endif
 #pragma GCC unroll 4
       for (int c = 0; c < C; c++) acc[i][c] = mad(row, column[c], acc[i][c]);
     }
   }
-#pragma GCC unroll 8
-  for (int i = 0; i < DOT_ROWS; i++)
-#pragma GCC unroll 4
-    for (int c = 0; c < C; c++) result[i][c] = sumLanes(acc[i][c]);
+  sumTile(acc, result);
   for (; q < k; q++)
     for (int c = 0; c < C; c++) {
       const E v = scalarOf(b + c * ldb + q);

@@ -41,27 +41,35 @@ template <class V, class E, int R, int N> WICK_FN void step(V (&acc)[R][N], cons
 }
 #endif
 
-// c[R][columns] (+)= the first R rows of a panel * the first N vectors of b panel. `row` is the distance of rows in c,
-// whose lines are asked for before they are needed.
-template <int R, int N, class E> WICK_FN void tile(int64_t depth, const E* a, const E* b, E* c, int64_t row, bool add) {
+// c[R][columns] (+)= the first R rows of a panel * the first N vectors of b panel. `row` is the distance of rows in c.
+// What is needed later comes from further away than a core's own cache: lines of c, and `ahead` elements of what is read
+// `next`. They are asked for a few at a time, since those that are asked for at once keep the panels waiting behind them.
+constexpr int64_t STEPS = 8;  // between two requests
+template <int R, int N, class E>
+WICK_FN void tile(int64_t depth, const E* a, const E* b, E* c, int64_t row, bool add, const E* next, int64_t ahead) {
   typedef Vec<E> V;
-  constexpr int ROWS = Tile<E>::ROWS, W = Tile<E>::VECTORS * V::N;
-#if defined(WICK_ISA_AVX512)
-#pragma GCC unroll 16
-  for (int i = 0; i < R; i++)
-#pragma GCC unroll 4
-    for (int j = 0; j < N; j++) __builtin_prefetch(c + i * row + j * V::N, 1);
-#endif
+  constexpr int ROWS = Tile<E>::ROWS, W = Tile<E>::VECTORS * V::N, LINE = 64 / sizeof(E);
   V acc[R][N];
 #pragma GCC unroll 16
   for (int i = 0; i < R; i++)
 #pragma GCC unroll 4
     for (int j = 0; j < N; j++) acc[i][j] = V(E(0));
-  for (int64_t k = 0; k < depth; k++, a += ROWS, b += W) {
-    V bv[N];
+  const int64_t lines = ahead * STEPS / depth / LINE + 1;
+  const E* const nextEnd = next + ahead;
+  int r = 0;
+  for (int64_t k = 0; k < depth; k += STEPS, r++) {
+    const E* const end = b + (depth - k < STEPS ? depth - k : STEPS) * W;
+    do {
+      V bv[N];
 #pragma GCC unroll 4
-    for (int j = 0; j < N; j++) bv[j] = V::load(b + j * V::N);
-    step(acc, bv, a);
+      for (int j = 0; j < N; j++) bv[j] = V::load(b + j * V::N);
+      step(acc, bv, a);
+      a += ROWS, b += W;
+    } while (b != end);
+    if (r < R)
+#pragma GCC unroll 4
+      for (int j = 0; j < N * V::N; j += LINE) __builtin_prefetch(c + r * row + j, 0, 2);
+    for (int64_t q = 0; q < lines && next < nextEnd; q++, next += LINE) __builtin_prefetch(next, 0, 2);
   }
 #pragma GCC unroll 16
   for (int i = 0; i < R; i++)
@@ -75,21 +83,22 @@ template <int R, int N, class E> WICK_FN void tile(int64_t depth, const E* a, co
 }
 
 template <int R, int N, class E>
-WICK_FN void narrowest(int64_t vectors, int64_t depth, const E* a, const E* b, E* c, int64_t row, bool add) {
+WICK_FN void narrowest(int64_t vectors, int64_t depth, const E* a, const E* b, E* c, int64_t row, bool add,
+                       const E* next, int64_t ahead) {
   if constexpr (N > 1)
-    if (vectors < N) return narrowest<R, N - 1>(vectors, depth, a, b, c, row, add);
-  tile<R, N>(depth, a, b, c, row, add);
+    if (vectors < N) return narrowest<R, N - 1>(vectors, depth, a, b, c, row, add, next, ahead);
+  tile<R, N>(depth, a, b, c, row, add, next, ahead);
 }
 // The same with as few rows as `rows` need, of 4, 8 and all: the last rows of a matrix seldom fill a tile.
 template <class E>
-WICK_FN void smallest(int64_t rows, int64_t vectors, int64_t depth, const E* a, const E* b, E* c, int64_t row,
-                      bool add) {
+WICK_FN void smallest(int64_t rows, int64_t vectors, int64_t depth, const E* a, const E* b, E* c, int64_t row, bool add,
+                      const E* next, int64_t ahead) {
   constexpr int R = Tile<E>::ROWS, N = Tile<E>::VECTORS;
   if constexpr (R > 4)
-    if (rows <= 4) return narrowest<4, N>(vectors, depth, a, b, c, row, add);
+    if (rows <= 4) return narrowest<4, N>(vectors, depth, a, b, c, row, add, next, ahead);
   if constexpr (R > 8)
-    if (rows <= 8) return narrowest<8, N>(vectors, depth, a, b, c, row, add);
-  narrowest<R, N>(vectors, depth, a, b, c, row, add);
+    if (rows <= 8) return narrowest<8, N>(vectors, depth, a, b, c, row, add, next, ahead);
+  narrowest<R, N>(vectors, depth, a, b, c, row, add, next, ahead);
 }
 
 // A packed block times packed panels into c of E, rows `row` apart and columns adjacent. Panels that are shared come
@@ -112,9 +121,7 @@ void blockTimesPanels(int64_t m, int64_t n, int64_t depth, const E* a, const E* 
       const int64_t step = whole ? row : W;
       const bool adds = whole && add;
       const int64_t vectors = (columns + Vec<E>::N - 1) / Vec<E>::N;
-      if (j + W < n)
-        for (int64_t q = 0; q < ahead; q += LINE) __builtin_prefetch(bp + W * depth + i / R * ahead + q, 0, 2);
-      smallest(rows, vectors, depth, ap, bp, to, step, adds);
+      smallest(rows, vectors, depth, ap, bp, to, step, adds, bp + W * depth + i / R * ahead, j + W < n ? ahead : 0);
       if (whole) continue;
       for (int64_t r = 0; r < rows; r++)
         for (int64_t q = 0; q < columns; q++) {

@@ -15,7 +15,7 @@ template <class E> struct Tile;
 template <> struct Tile<float> { static constexpr int ROWS = 8, VECTORS = 3, DEPTH = 384; };
 template <> struct Tile<double> { static constexpr int ROWS = 6, VECTORS = 4, DEPTH = 256; };
 #elif defined(WICK_ISA_AVX512)
-template <> struct Tile<float> { static constexpr int ROWS = 14, VECTORS = 2, DEPTH = 384; };
+template <> struct Tile<float> { static constexpr int ROWS = 14, VECTORS = 2, DEPTH = 512; };
 template <> struct Tile<double> { static constexpr int ROWS = 14, VECTORS = 2, DEPTH = 192; };
 #elif defined(WICK_ISA_AVX2)
 template <> struct Tile<float> { static constexpr int ROWS = 6, VECTORS = 2, DEPTH = 320; };
@@ -118,9 +118,13 @@ template <class S, class E> struct Block {
 };
 
 // Even slabs of the inner dimension.
-template <class E> int64_t slabDepth(int64_t k) {
-  const int64_t slabs = (k + Tile<E>::DEPTH - 1) / Tile<E>::DEPTH;
+template <class E> int64_t slabDepth(int64_t k, int64_t most = Tile<E>::DEPTH) {
+  const int64_t slabs = (k + most - 1) / most;
   return roundUp((k + slabs - 1) / slabs, 4);
+}
+// The same for few rows: a packed panel that only one or two tiles read pays for its depth by the cache that it takes.
+template <class E> int64_t shallowDepth(int64_t k) {
+  return slabDepth<E>(k, Tile<E>::DEPTH < 384 ? Tile<E>::DEPTH : 384);
 }
 
 // Rows of a packed block that a core's cache keeps while panels go by, of `height`: even parts of it.
@@ -152,8 +156,8 @@ template <class S> void low(const Product& p, bool accumulate) {
   typedef typename ComputeOf<S>::type E;
   constexpr int64_t R = Tile<E>::ROWS, W = Tile<E>::VECTORS * Vec<E>::N;
   const S* a = reinterpret_cast<const S*>(p.a.data);
-  const int64_t depth = slabDepth<E>(p.k), slabs = (p.k + depth - 1) / depth, height = roundUp(p.m, R),
-                panels = height / R, columns = evenPanels((p.n + W - 1) / W).each * W,
+  const int64_t depth = p.m <= 2 * R ? shallowDepth<E>(p.k) : slabDepth<E>(p.k), slabs = (p.k + depth - 1) / depth,
+                height = roundUp(p.m, R), panels = height / R, columns = evenPanels((p.n + W - 1) / W).each * W,
                 rows = cachedRows<E>(height, depth);
   E* block = static_cast<E*>(scratch(wick::SCRATCH_B, (size_t)height * p.k * sizeof(E)));
   parallel(slabs * panels, 1 + 65536 / (R * depth), [&](int64_t begin, int64_t end) {
