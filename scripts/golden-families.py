@@ -2,12 +2,13 @@
 
 Weights are numbers by formula (test/models-support.ts has the same one), so that only configs and answers are
 stored."""
-import json, os, subprocess, sys, tempfile, zlib
+import json, os, re, subprocess, sys, tempfile, zlib
 import numpy as np, torch
 from safetensors.numpy import load as load_bytes, load_file, save, save_file
 from transformers import AutoModel, AutoModelForCausalLM, AutoModelForMaskedLM, AutoModelForQuestionAnswering
 from transformers import AutoModelForSeq2SeqLM, AutoModelForSequenceClassification, AutoModelForTokenClassification
 from transformers import AutoModelForAudioClassification, AutoModelForCTC, AutoModelForImageTextToText
+from transformers import AutoModelForSpeechSeq2Seq
 from transformers import AutoModelForImageClassification, DeiTForImageClassification, T5EncoderModel
 from transformers import BlipForConditionalGeneration, BlipForImageTextRetrieval
 from transformers import DeiTForImageClassificationWithTeacher
@@ -46,6 +47,7 @@ HUNYUAN = dict(head_dim=16, num_experts=6, num_experts_per_tok=2, moe_intermedia
 GEMMA = dict(head_dim=16, sliding_window=7, hidden_size_per_layer_input=10, vocab_size_per_layer_input=96,
              num_hidden_layers=6,
              layer_types=['sliding_attention', 'full_attention'] * 3, num_kv_shared_layers=2)
+ZAMBA1 = dict(num_key_value_heads=4, mamba_d_state=6)
 ZAMBA = dict(num_key_value_heads=4, mamba_d_state=8, n_mamba_heads=6, chunk_size=16, adapter_rank=6)
 OLMO = dict(linear_num_key_heads=2, linear_num_value_heads=4, linear_key_head_dim=12, linear_value_head_dim=8)
 KIMI = dict(num_experts=6, num_experts_per_token=2, moe_intermediate_size=24, kv_lora_rank=16, qk_rope_head_dim=8,
@@ -63,6 +65,7 @@ DSA = dict(**LATENT, v_head_dim=16, n_routed_experts=6, num_experts_per_tok=2, m
 # Types without attention, or with a list of layers instead of their number.
 UNASKED = {**{kind: ('num_attention_heads', 'num_key_value_heads', 'intermediate_size', 'max_position_embeddings')
               for kind in ('mamba', 'mamba2', 'falcon_mamba')}, 'nemotron_h': ('num_hidden_layers',),
+           'rwkv': ('num_attention_heads', 'num_key_value_heads', 'intermediate_size', 'max_position_embeddings'),
            'gpt_neo': ('num_key_value_heads',), 'gpt2': ('intermediate_size', 'num_key_value_heads'),
            **{kind: ('hidden_size', 'num_hidden_layers', 'num_attention_heads', 'intermediate_size')
               for kind in ('bart', 'mbart')},
@@ -72,6 +75,8 @@ UNASKED = {**{kind: ('num_attention_heads', 'num_key_value_heads', 'intermediate
            'modernbert-decoder': ('num_key_value_heads',),
            'recurrent_gemma': ('max_position_embeddings',), 'jetmoe': ('num_attention_heads',),
                'opt': ('num_key_value_heads', 'intermediate_size'), 'biogpt': ('num_key_value_heads',),
+           **{kind: ('hidden_size', 'num_hidden_layers', 'num_attention_heads', 'intermediate_size')
+              for kind in ('xlm', 'flaubert')},
            'distilbert': ('hidden_size', 'num_hidden_layers', 'num_attention_heads', 'intermediate_size'),
            **{kind: ('hidden_size', 'num_hidden_layers', 'num_attention_heads', 'num_key_value_heads',
                      'intermediate_size',
@@ -79,6 +84,19 @@ UNASKED = {**{kind: ('num_attention_heads', 'num_key_value_heads', 'intermediate
            'xglm': ('hidden_size', 'num_hidden_layers', 'num_attention_heads', 'num_key_value_heads',
                     'intermediate_size')}
 MODELS = {
+    'zamba': ('zamba', {**ZAMBA1, 'num_hidden_layers': 4, 'layers_block_type': ['linear_attention', 'hybrid',
+                                                                                'linear_attention', 'hybrid']}),
+    'zamba-b': ('zamba', {**ZAMBA1, 'num_hidden_layers': 6, 'n_mamba_heads': 3, 'attn_layer_period': 2,
+                          'attn_layer_offset': 1, 'mamba_proj_bias': True, 'mamba_conv_bias': False, 'hidden_act': 'silu',
+                          'mamba_dt_rank': 5, 'num_key_value_heads': 2, 'tie_word_embeddings': False,
+                          'rms_norm_eps': 1e-2}),
+    'doge': ('doge', {}),
+    'doge-b': ('doge', {'num_key_value_heads': 1, 'attention_bias': True, 'mlp_bias': True, 'sliding_window': 7,
+                        'hidden_act': 'gelu', 'head_dim': 20, 'tie_word_embeddings': True, 'rms_norm_eps': 1e-2,
+                        'rope_parameters': {'rope_type': 'linear', 'rope_theta': 500.0, 'factor': 2.0}}),
+    'rwkv': ('rwkv', {'num_hidden_layers': 3}),
+    'rwkv-b': ('rwkv', {'num_hidden_layers': 5, 'rescale_every': 2,
+                        'layer_norm_epsilon': 1e-2, 'tie_word_embeddings': True}),
     'bloom-b': ('bloom', {'apply_residual_connection_post_layernorm': True, 'n_head': 3, 'n_layer': 2}),
     'gemma4_unified_text': ('gemma4_unified_text', {
         **{k: v for k, v in GEMMA.items() if 'per_layer_input' not in k}, 'use_double_wide_mlp': True,
@@ -366,6 +384,27 @@ ENCODERS = {
                                     'trigram_input': False, 'classifier_activation': False}),
     'jina_embeddings_v3': ('jina_embeddings_v3', dict(pad_token_id=1)),
     'convbert': ('convbert', dict(embedding_size=20, conv_kernel_size=5)),
+    'squeezebert': ('squeezebert', dict(embedding_size=48, q_groups=2, v_groups=3)),
+    'squeezebert-b': ('squeezebert', dict(embedding_size=48, q_groups=1, post_attention_groups=2, output_groups=1,
+                                          intermediate_groups=8, hidden_act='relu', layer_norm_eps=0.3)),
+    'ibert': ('ibert', dict(pad_token_id=1, max_position_embeddings=60)),
+    'ibert-b': ('ibert', dict(pad_token_id=1, max_position_embeddings=60, hidden_act='gelu', type_vocab_size=1,
+                              layer_norm_eps=1e-3)),
+    'luke': ('luke', dict(pad_token_id=1, max_position_embeddings=60, entity_vocab_size=9, entity_emb_size=16)),
+    'luke-b': ('luke', dict(pad_token_id=1, max_position_embeddings=60, entity_vocab_size=9, entity_emb_size=16,
+                            use_entity_aware_attention=False, hidden_act='relu')),
+    'splinter': ('splinter', {}),
+    'splinter-b': ('splinter', dict(hidden_act='gelu_new', type_vocab_size=1, layer_norm_eps=1e-3)),
+    'dpr': ('dpr', {}),
+    'dpr-b': ('dpr', dict(projection_dim=20, hidden_act='relu')),
+    'xlm': ('xlm', dict(emb_dim=48, n_layers=3, n_heads=4, n_langs=2, pad_token_id=2)),
+    'xlm-b': ('xlm', dict(emb_dim=48, n_layers=2, n_heads=2, gelu_activation=False, layer_norm_eps=1e-3,
+                          sinusoidal_embeddings=True, pad_token_id=2)),
+    'flaubert': ('flaubert', dict(emb_dim=48, n_layers=3, n_heads=4, pad_token_id=2)),
+    'flaubert-b': ('flaubert', dict(emb_dim=48, n_layers=2, n_heads=4, gelu_activation=False,
+                                    layer_norm_eps=1e-3, pad_token_id=2)),
+    'fnet': ('fnet', dict(pad_token_id=3)),
+    'fnet-b': ('fnet', dict(pad_token_id=3, hidden_act='relu', type_vocab_size=1, layer_norm_eps=1e-3)),
     't5-encoder': ('t5', dict(d_model=48, d_kv=12, d_ff=64, num_layers=2, num_heads=4,
                               feed_forward_proj='gated-gelu')),
     'eurobert': ('eurobert', {}), 'modernbert': ('modernbert', dict(local_attention=8)),
@@ -484,9 +523,12 @@ def encoder_answers(model, vocab, seed):
     ids = torch.randint(3, vocab, (2, 24), generator=g)
     mask = torch.ones_like(ids)
     ids[1, 17:], mask[1, 17:] = model.config.pad_token_id, 0
+    # FNet has no mask.
+    known = {} if model.config.model_type == 'fnet' else {'attention_mask': mask}
     with torch.no_grad():
-        out = model(ids, attention_mask=mask)
-    found = {'input_ids': ids, 'attention_mask': mask, 'hidden': out.last_hidden_state}
+        out = model(ids, **known, **({'output_hidden_states': True} if model.config.model_type == 'dpr' else {}))
+    hidden = out.hidden_states[-1] if model.config.model_type == 'dpr' else out.last_hidden_state
+    found = {'input_ids': ids, 'attention_mask': mask, 'hidden': hidden}
     if getattr(out, 'pooler_output', None) is not None:
         found['pooled'] = out.pooler_output
     return {k: v.numpy().astype(np.float32 if v.is_floating_point() else np.int32) for k, v in found.items()}
@@ -592,12 +634,24 @@ PLAIN = dict(SMALL, intermediate_size=40)
 DINO = dict(SMALL, mlp_ratio=2)
 SWIN = dict(image_size=32, patch_size=2, embed_dim=8, depths=[2, 2], num_heads=[2, 4], window_size=4, num_labels=3)
 STAGES = dict(hidden_sizes=[8, 12, 16], depths=[1, 2, 1], num_labels=3)
+EFFICIENT = dict(width_coefficient=0.5, depth_coefficient=1.0, in_channels=[32, 16, 24], out_channels=[16, 24, 40],
+                 kernel_sizes=[3, 5, 3], strides=[1, 2, 2], num_block_repeats=[1, 2, 1], expand_ratios=[1, 3, 2],
+                 hidden_dim=640, num_labels=3, image_size=32)
+POOLED = dict(num_encoder_blocks=2, hidden_sizes=[8, 12], depths=[1, 2], patch_sizes=[7, 3], strides=[4, 2],
+              padding=[2, 1], num_labels=3)
+SEGMENTED = dict(num_encoder_blocks=2, hidden_sizes=[8, 16], depths=[1, 2], patch_sizes=[7, 3], strides=[4, 2],
+                 num_attention_heads=[1, 2], sr_ratios=[2, 1], mlp_ratios=[2, 2], num_labels=3)
 VISION = {
     AutoModel: {
         'vit_msn': ('vit_msn', PLAIN), 'deit': ('deit', PLAIN), 'dinov2': ('dinov2', DINO), 'beit': ('beit', PLAIN),
         'swin': ('swin', {**SWIN, 'image_size': 28, 'window_size': 5}),
+        'swinv2': ('swinv2', {**SWIN, 'image_size': 28, 'window_size': 5}),
         'resnet': ('resnet', dict(STAGES, embedding_size=8)),
         'convnext': ('convnext', dict(STAGES, num_stages=3)),
+        'dinov3_vit': ('dinov3_vit', dict(PLAIN, image_size=20)),
+        'dinov3_vit-b': ('dinov3_vit', dict(PLAIN, num_register_tokens=3, use_gated_mlp=True, mlp_bias=False,
+                                            key_bias=True, value_bias=False, proj_bias=False, rope_theta=30.0,
+                                            hidden_act='silu')),
         'dinov2_with_registers': ('dinov2_with_registers', dict(DINO, num_register_tokens=3)),
     },
     AutoModelForImageClassification: {
@@ -610,9 +664,29 @@ VISION = {
         'data2vec-c': ('data2vec-vision', dict(PLAIN, use_relative_position_bias=True)),
         'swin-c': ('swin', {**SWIN, 'qkv_bias': False, 'use_absolute_embeddings': True, 'mlp_ratio': 2.0,
                             'depths': [1, 3]}),
+        'swinv2-c': ('swinv2', {**SWIN, 'image_size': 20, 'qkv_bias': False, 'mlp_ratio': 2.0, 'depths': [1, 3],
+                                'window_size': 6, 'pretrained_window_sizes': [4, 0]}),
         'resnet-c': ('resnet', dict(STAGES, embedding_size=8, layer_type='basic', hidden_act='silu')),
         'resnet-d': ('resnet', dict(STAGES, embedding_size=8, downsample_in_first_stage=True,
                                     downsample_in_bottleneck=True)),
+        'mobilenet_v1-c': ('mobilenet_v1', dict(depth_multiplier=0.25, num_labels=3)),
+        'mobilenet_v1-d': ('mobilenet_v1', dict(depth_multiplier=0.3, min_depth=10, tf_padding=False, hidden_act='relu',
+                                                num_labels=3, layer_norm_eps=1e-2)),
+        'mobilenet_v2-c': ('mobilenet_v2', dict(depth_multiplier=0.35, num_labels=3, finegrained_output=False)),
+        'mobilenet_v2-d': ('mobilenet_v2', dict(
+            depth_multiplier=0.4, depth_divisible_by=6, min_depth=5, expand_ratio=2.5, output_stride=8, num_labels=3,
+            first_layer_is_expansion=False, finegrained_output=False, tf_padding=False, hidden_act='silu')),
+        'efficientnet-c': ('efficientnet', dict(EFFICIENT, depthwise_padding=[1])),
+        'efficientnet-d': ('efficientnet', dict(EFFICIENT, pooling_type='max', hidden_act='relu', batch_norm_eps=1e-2,
+                                                squeeze_expansion_ratio=0.5, depth_coefficient=1.5)),
+        'regnet-c': ('regnet', dict(STAGES, embedding_size=8, groups_width=4)),
+        'regnet-d': ('regnet', dict(STAGES, embedding_size=8, groups_width=20, layer_type='x', hidden_act='silu',
+                                    downsample_in_first_stage=False)),
+        'poolformer-c': ('poolformer', POOLED),
+        'poolformer-d': ('poolformer', dict(POOLED, use_layer_scale=False, pool_size=5, hidden_act='relu', mlp_ratio=1.5)),
+        'segformer-c': ('segformer', SEGMENTED),
+        'segformer-d': ('segformer', dict(SEGMENTED, sr_ratios=[4, 1], hidden_act='relu', mlp_ratios=[1, 3],
+                                          reshape_last_stage=False)),
         'convnext-c': ('convnext', dict(STAGES, num_stages=3, layer_scale_init_value=0.0, hidden_act='relu')),
         'convnextv2-c': ('convnextv2', dict(STAGES, num_stages=3)),
     },
@@ -625,7 +699,7 @@ def vision_answers(model, _, seed):
     g = torch.Generator().manual_seed(seed)
     side = min(getattr(model.config, 'image_size', 32), 32)
     # DINOv2 takes pictures of other sizes, too.
-    tall = 10 if 'dinov2' in model.config.model_type and not hasattr(model, 'classifier') else 0
+    tall = 10 if re.search('dinov[23]',  model.config.model_type) and not hasattr(model, 'classifier') else 0
     pixels = torch.randn(2, 3, side + tall, side, generator=g)
     with torch.no_grad():
         out = model(pixels)
@@ -652,10 +726,12 @@ SOUND = {
         'wav2vec2-b': ('wav2vec2', dict(HEARING, num_conv_pos_embeddings=7, hidden_act='relu')),
         'hubert-b': ('hubert', STABLE),
         'unispeech': ('unispeech', HEARING), 'unispeech-sat': ('unispeech-sat', STABLE),
+        'wavlm': ('wavlm', dict(HEARING, num_buckets=12, max_bucket_distance=20)),
     },
     AutoModelForAudioClassification: {
         'wav2vec2-c': ('wav2vec2', HEARING),
         'hubert-c': ('hubert', dict(STABLE, use_weighted_layer_sum=True)),
+        'wavlm-b': ('wavlm', dict(STABLE, use_weighted_layer_sum=True, num_hidden_layers=3)),
     },
 }
 
@@ -686,6 +762,33 @@ def sound_answers(model, _, seed):
     of = lambda out: out.logits if 'logits' in out else out.last_hidden_state
     found = {'samples': samples, 'mask': mask, 'plain': of(plain), 'masked': of(masked)}
     return {k: v.numpy().astype(np.float32 if v.is_floating_point() else np.int32) for k, v in found.items()}
+
+
+# Models that hear and write text.
+SPOKEN = dict(vocab_size=60, hidden_size=32, intermediate_size=40, encoder_num_hidden_layers=2, max_position_embeddings=64,
+              decoder_num_hidden_layers=2, encoder_num_attention_heads=4, decoder_num_attention_heads=4, pad_token_id=0)
+SPEECH = {AutoModelForSpeechSeq2Seq: {
+    'moonshine': ('moonshine', SPOKEN),
+    'moonshine-b': ('moonshine', dict(SPOKEN, attention_bias=True, encoder_num_attention_heads=2,
+                                      decoder_num_attention_heads=2, partial_rotary_factor=0.5, encoder_hidden_act='relu',
+                                      decoder_hidden_act='gelu', tie_word_embeddings=False, decoder_num_hidden_layers=3,
+                                      pad_head_dim_to_multiple_of=12)),
+}}
+
+
+def speech_answers(model, vocab, seed):
+    g = torch.Generator().manual_seed(seed)
+    samples = torch.randn(2, 4000, generator=g) / 4
+    mask = torch.ones(2, 4000, dtype=torch.long)
+    samples[1, 2600:], mask[1, 2600:] = 0, 0
+    begun = torch.cat([torch.ones(2, 1, dtype=torch.long), torch.randint(3, 60, (2, 7), generator=g)], 1)
+    model.generation_config.eos_token_id = None
+    with torch.no_grad():
+        out = {'input_features': samples, 'attention_mask': mask, 'decoder_input_ids': begun,
+               'encoded': model.get_encoder()(samples, attention_mask=mask).last_hidden_state,
+               'logits': model(samples, attention_mask=mask, decoder_input_ids=begun).logits,
+               'greedy': model.generate(samples, attention_mask=mask, do_sample=False, max_new_tokens=14)}
+    return {k: v.numpy().astype(np.float32 if v.is_floating_point() else np.int32) for k, v in out.items()}
 
 
 # Models that read pictures and write text.
@@ -1145,10 +1248,18 @@ def spec_of(name, t, seed):
         return None
     if 'A_log' in name:
         return [list(t.shape), seed, 0.3, 0.4]
+    if name.endswith('attention.self.logit_scale'):  # some beyond the largest that counts
+        return [list(t.shape), seed, 0.9, 3.2]
     if t.ndim >= 2:
-        return [list(t.shape), seed, 0.6 if 'embed' in name else 1.3 / np.sqrt(t.shape[-1]), 0]
+        # Deep networks of filters make noise of large weights.
+        inputs = np.prod(t.shape[1:]) if re.match(r'(mobilenet|regnet|efficientnet)', name) else t.shape[-1]
+        return [list(t.shape), seed, 0.6 if 'embed' in name else 1.3 / np.sqrt(inputs), 0]
     return [list(t.shape), seed, 0.2,
-            float(round(t.mean())) if 'norm' in name or 'scal' in name or 'ln_' in name else 0.0]
+            float(round(t.mean())) if 'norm' in name or 'scal' in name or 'ln_' in name or '_bn.' in name else 0.0]
+
+
+# Of these a batch is compared with its rows.
+ALONE = ('recurrent_gemma', 'rwkv')
 
 
 def alone(model, ids, mask, answer):
@@ -1157,8 +1268,8 @@ def alone(model, ids, mask, answer):
 
 
 def padded_greedy(model, ids, mask):
-    # RecurrentGemma's convolutions read padding.
-    if model.config.model_type == 'recurrent_gemma':
+    # RecurrentGemma's convolutions read padding, and RWKV has no mask.
+    if model.config.model_type in ALONE:
         made = alone(model, ids, mask, lambda row: model.generate(row, max_new_tokens=8, do_sample=False)[:, -8:])
         return torch.cat([ids, made], 1)
     # Falcon-H1 fails with a cache and padding, so it goes without a cache.
@@ -1190,7 +1301,7 @@ def answers(model, vocab, seed):
             out['beams'] = model.generate(prompt, attention_mask=every, num_return_sequences=4, **more, **wide)
         positions = (mask.cumsum(1) - 1).clamp(min=0)
         kinds = {} if model.config.model_type in ('mamba', 'mamba2', 'falcon_mamba') else {'position_ids': positions}
-        if model.config.model_type == 'recurrent_gemma':
+        if model.config.model_type in ALONE:
             out['padded_last'] = alone(model, padded, mask, lambda row: model(row).logits[:, -2:])
         else:
             out['padded_last'] = model(padded, attention_mask=mask, **kinds).logits[:, 14:]
@@ -1239,6 +1350,171 @@ def run(stem, kinds, base, names, make, answer):
         open(to, 'wb').write(node('brotliCompressSync', data))
 
 
+# Encoders that bring programs of their own, which transformers has not: what these compute, in a few lines each.
+def attended(w, at, x, heads, added, names):
+    """Attention of many heads with something added to its scores; norms on queries and keys where they are stored."""
+    b, t, width = x.shape
+    split = lambda y: y.view(b, t, heads, -1).transpose(1, 2)
+    def part(name, norm=None):
+        y = torch.nn.functional.linear(x, w[f'{at}{name}.weight'], w.get(f'{at}{name}.bias'))
+        return split(normed(w, f'{at}{norm}', y) if norm and f'{at}{norm}.weight' in w else y)
+    q, k, v = (part(n, norm) for n, norm in names)
+    scores = q @ k.transpose(2, 3) / (width // heads) ** 0.5 + added
+    return (scores.softmax(-1) @ v).transpose(1, 2).reshape(b, t, width)
+
+
+def normed(w, at, x):
+    return torch.nn.functional.layer_norm(x, x.shape[-1:], w[f'{at}.weight'], w[f'{at}.bias'], 1e-12)
+
+
+def product(w, at, x):
+    return torch.nn.functional.linear(x, w[f'{at}.weight'], w.get(f'{at}.bias'))
+
+
+def jina_bert(c, w, ids, mask):
+    """jina-embeddings-v2: ALiBi both ways, gates; that for code with norms on queries and keys and a second sum."""
+    t, heads, inner = ids.shape[1], c['num_attention_heads'], c['intermediate_size']
+    slopes = torch.tensor([2.0 ** (-8 * (h + 1) / heads) for h in range(heads)])
+    far = (torch.arange(t)[:, None] - torch.arange(t)[None]).abs().float()
+    added = -slopes[:, None, None] * far + (mask[:, None, None].float() - 1) * 1e9
+    x = w['embeddings.word_embeddings.weight'][ids] + w['embeddings.token_type_embeddings.weight'][0]
+    x = normed(w, 'embeddings.LayerNorm', x)
+    act = {'geglu': torch.nn.functional.gelu, 'reglu': torch.relu}[c['feed_forward_type']]
+    for i in range(c['num_hidden_layers']):
+        at = f'encoder.layer.{i}.'
+        code = f'{at}layer_norm_1.weight' in w
+        names = (('query', 'layer_norm_q'), ('key', 'layer_norm_k'), ('value', None))
+        y = attended(w, f'{at}attention.self.', x, heads, added, names)
+        y = normed(w, f'{at}attention.output.LayerNorm', x + product(w, f'{at}attention.output.dense', y))
+        if code:
+            y = normed(w, f'{at}layer_norm_1', x + y)
+        both = product(w, f'{at}mlp.' + ('up_gated_layer' if code else 'gated_layers'), y)
+        first, second = both[..., :inner], both[..., inner:]
+        fed = first * act(second) if code else act(first) * second
+        fed = product(w, f'{at}mlp.' + ('down_layer' if code else 'wo'), fed)
+        x = normed(w, at + ('layer_norm_2' if code else 'mlp.layernorm'), y + fed)
+    return {'hidden': x, 'pooled': torch.tanh(product(w, 'pooler.dense', x[:, 0]))}
+
+
+def nomic_moe(c, w, ids, mask):
+    """And without the bias behind experts, which GGUF files leave out."""
+    bare = {k: v * 0 if k.endswith('experts.bias') else v for k, v in w.items()}
+    return {'hidden': nomic_layers(c, w, ids, mask), 'unbiased': nomic_layers(c, bare, ids, mask)}
+
+
+def nomic_layers(c, w, ids, mask):
+    """nomic-embed-text-v2-moe: ropes, every second layer a mixture whose weights are not normalised."""
+    t, heads, width, inner = ids.shape[1], c['n_head'], c['n_embd'], c['n_inner']
+    d = width // heads
+    turns = torch.arange(t)[:, None] / c['rotary_emb_base'] ** (torch.arange(0, d, 2) / d)
+    cos, sin = turns.cos(), turns.sin()
+    def turned(q):
+        a, b = q[..., :d // 2], q[..., d // 2:]
+        return torch.cat([a * cos - b * sin, b * cos + a * sin], -1)
+    x = normed(w, 'emb_ln', w['embeddings.word_embeddings.weight'][ids] + w['embeddings.token_type_embeddings.weight'][0])
+    added = (mask[:, None, None].float() - 1) * 1e9
+    gelu = torch.nn.functional.gelu
+    for i in range(c['n_layer']):
+        at = f'encoder.layers.{i}.'
+        qkv = product(w, f'{at}attn.Wqkv', x).chunk(3, -1)
+        q, k, v = (y.view(*ids.shape, heads, d).transpose(1, 2) for y in qkv)
+        y = ((turned(q) @ turned(k).transpose(2, 3) / d ** 0.5 + added).softmax(-1) @ v).transpose(1, 2)
+        y = normed(w, f'{at}norm1', x + product(w, f'{at}attn.out_proj', y.reshape(*ids.shape, width)))
+        if i % c['moe_every_n_layers'] == 1:
+            each = product(w, f'{at}mlp.router.layer', y).softmax(-1)
+            kept = torch.zeros_like(each).scatter(-1, each.topk(c['moe_top_k'], -1).indices, 1) * each
+            w1, w2 = (w[f'{at}mlp.experts.mlp.{n}'].view(c['num_experts'], inner, width) for n in ('w1', 'w2'))
+            fed = w[f'{at}mlp.experts.bias'] + sum(kept[..., e:e + 1] * (gelu(y @ w1[e].T) @ w2[e])
+                                                   for e in range(c['num_experts']))
+        else:
+            fed = product(w, f'{at}mlp.fc2', gelu(product(w, f'{at}mlp.fc1', y)))
+        x = normed(w, f'{at}norm2', y + fed)
+    return x
+
+
+def shapes_of_jina(c, code):
+    h, f = c['hidden_size'], c['intermediate_size']
+    both = lambda at, *shape: {f'{at}.weight': list(shape), f'{at}.bias': [shape[0]]}
+    found = {'embeddings.word_embeddings.weight': [c['vocab_size'], h],
+             'embeddings.token_type_embeddings.weight': [c['type_vocab_size'], h], **both('embeddings.LayerNorm', h),
+             **both('pooler.dense', h, h)}
+    for i in range(c['num_hidden_layers']):
+        at = f'encoder.layer.{i}.'
+        for n in ('self.query', 'self.key', 'self.value', 'output.dense'):
+            found |= both(f'{at}attention.{n}', h, h)
+        found |= both(f'{at}attention.output.LayerNorm', h)
+        up, down, norm = ('up_gated_layer', 'down_layer', 'layer_norm_2') if code else ('gated_layers', 'wo', 'mlp.layernorm')
+        found |= {f'{at}mlp.{up}.weight': [2 * f, h], **both(f'{at}mlp.{down}', h, f), **both(f'{at}{norm}', h)}
+        if code:
+            for n in ('attention.self.layer_norm_q', 'attention.self.layer_norm_k', 'layer_norm_1'):
+                found |= both(f'{at}{n}', h)
+    return found
+
+
+def shapes_of_nomic(c):
+    h, f, e = c['n_embd'], c['n_inner'], c['num_experts']
+    both = lambda at, *shape: {f'{at}.weight': list(shape), f'{at}.bias': [shape[0]]}
+    found = {'embeddings.word_embeddings.weight': [c['vocab_size'], h],
+             'embeddings.token_type_embeddings.weight': [c['type_vocab_size'], h], **both('emb_ln', h)}
+    for i in range(c['n_layer']):
+        at = f'encoder.layers.{i}.'
+        found |= {**both(f'{at}attn.Wqkv', 3 * h, h), **both(f'{at}attn.out_proj', h, h), **both(f'{at}norm1', h),
+                  **both(f'{at}norm2', h)}
+        if i % c['moe_every_n_layers'] == 1:
+            found |= {f'{at}mlp.router.layer.weight': [e, h], f'{at}mlp.experts.mlp.w1': [e * f, h],
+                      f'{at}mlp.experts.mlp.w2': [e * f, h], f'{at}mlp.experts.bias': [h]}
+        else:
+            found |= {**both(f'{at}mlp.fc1', f, h), **both(f'{at}mlp.fc2', h, f)}
+    return found
+
+
+JINA = dict(model_type='bert', vocab_size=96, hidden_size=48, num_hidden_layers=3, num_attention_heads=4, intermediate_size=64,
+            max_position_embeddings=128, type_vocab_size=2, layer_norm_eps=1e-12, position_embedding_type='alibi',
+            feed_forward_type='geglu', emb_pooler='mean', attn_implementation='torch', hidden_act='gelu', pad_token_id=0,
+            model_max_length=128, architectures=['JinaBertForMaskedLM'])
+NOMIC = dict(model_type='nomic_bert', vocab_size=96, n_embd=48, n_layer=3, n_head=4, n_inner=64, n_positions=128,
+             type_vocab_size=1, layer_norm_epsilon=1e-12, activation_function='gelu', qkv_proj_bias=True, mlp_fc1_bias=True,
+             mlp_fc2_bias=True, num_experts=5, moe_top_k=2, moe_every_n_layers=2, rotary_emb_base=10000.0,
+             rotary_emb_fraction=1.0, prenorm=False, causal=False, use_rms_norm=False, rotary_emb_interleaved=False,
+             rotary_emb_scale_base=None, rotary_scaling_factor=None, moe_normalize_expert_weights=False, ffn_div=1,
+             expert_choice_router=False, num_shared_experts=0, pad_token_id=1, architectures=['NomicBertModel'])
+PROGRAMS = {'jina-bert': (JINA, shapes_of_jina(JINA, False), jina_bert),
+            'jina-bert-b': (dict(JINA, type_vocab_size=1), shapes_of_jina(dict(JINA, type_vocab_size=1), True), jina_bert),
+            'jina-bert-c': (dict(JINA, feed_forward_type='reglu', num_attention_heads=2, num_hidden_layers=2),
+                            shapes_of_jina(dict(JINA, num_hidden_layers=2), False), jina_bert),
+            'nomic-moe': (NOMIC, shapes_of_nomic(NOMIC), nomic_moe),
+            'nomic-moe-b': (dict(NOMIC, moe_top_k=3, n_layer=4, moe_every_n_layers=3),
+                            shapes_of_nomic(dict(NOMIC, n_layer=4, moe_every_n_layers=3)), nomic_moe)}
+
+
+def by_programs(names):
+    paths = [os.path.join(GOLDEN, f'encoders.{n}.br') for n in ('json', 'safetensors')]
+    known, tensors = (node('brotliDecompressSync', open(p, 'rb').read()) for p in paths)
+    known, tensors = json.loads(known), load_bytes(tensors)
+    for name in names:
+        config, shapes, program = PROGRAMS[name]
+        seed = place = zlib.crc32(name.encode())
+        specs = {}
+        for key, shape in sorted(shapes.items()):
+            specs[key] = spec_of(key, np.ones(shape) if 'norm' in key.lower() or '_ln.' in key else np.zeros(shape), place)
+            if key.endswith('.weight') and len(shape) == 1:
+                specs[key][3] = 1.0
+            elif key.endswith('.bias'):
+                specs[key][3] = 0.0
+            place = (place + int(np.prod(shape))) & 0xffffffff
+        w = {k: torch.tensor(made(s)) for k, s in specs.items()}
+        g = torch.Generator().manual_seed(seed)
+        ids = torch.randint(3, 96, (2, 24), generator=g)
+        mask = torch.ones_like(ids)
+        ids[1, 17:], mask[1, 17:] = config['pad_token_id'], 0
+        known['models'][name] = {'config': config, 'tensors': specs}
+        for key, value in {'input_ids': ids, 'attention_mask': mask, **program(config, w, ids, mask)}.items():
+            tensors[f'{name}/{key}'] = value.numpy().astype(np.float32 if value.is_floating_point() else np.int32)
+        print(name)
+    for data, to in ((json.dumps(known, separators=(',', ':')).encode(), paths[0]), (save(tensors), paths[1])):
+        open(to, 'wb').write(node('brotliCompressSync', data))
+
+
 def by_distances(name):
     """A stored Llama whose tokens go by distances (ALiBi) and turn nothing: all positions are 0."""
     paths = [os.path.join(GOLDEN, f'families.{n}.br') for n in ('json', 'safetensors')]
@@ -1264,6 +1540,9 @@ def main():
     decoders, encoders, pairs = ([n for n in asked if n in table] for table in (MODELS, ENCODERS, SEQ2SEQ))
     if decoders:
         run('families', MODELS, SIZES, decoders, AutoModelForCausalLM, answers)
+    programs = [n for n in PROGRAMS if n in asked]
+    if programs:
+        by_programs(programs)
     if 'alibi' in asked:
         by_distances('llama')
     if encoders:
@@ -1278,7 +1557,7 @@ def main():
         if named:
             run('tokens', table, ENCODER, named, make, token_answers)
     for stem, tables, answer in (('vision', VISION, vision_answers), ('sound', SOUND, sound_answers),
-                                 ('sound', SPECTROGRAMS, spectrogram_answers),
+                                 ('sound', SPECTROGRAMS, spectrogram_answers), ('speech', SPEECH, speech_answers),
                                  ('pictures', PICTURES, picture_answers), ('pictures', BLIPS, blip_answers)):
         for make, table in tables.items():
             names = [n for n in table if not sys.argv[1:] or stem in asked or f'{stem}:{n}' in asked]
@@ -1292,4 +1571,5 @@ def main():
         run('seq2seq', SEQ2SEQ, {}, pairs, AutoModelForSeq2SeqLM, seq2seq_answers)
 
 
-main()
+if __name__ == '__main__':
+    main()

@@ -7,7 +7,8 @@ import { packageRoot } from '../src/base/paths.js';
 import { GraphDecoder } from '../src/engine/index.js';
 import { type CausalLM, loadModel, MODELS } from '../src/models/index.js';
 import { KINDS } from '../src/models/model-row.js';
-import { ggufTypeName } from '../src/models/families/gguf-metadata.js';
+import { PROCESSORS } from '../src/models/vision/images.js';
+import { ggufTypeName } from '../src/models/gguf/metadata.js';
 import { MODEL_TOLERANCE, relativeError } from '../src/parity/model-checks.js';
 import { greedyRows } from '../src/parity/models.js';
 import { noGrad } from '../src/tensor/autograd.js';
@@ -154,21 +155,27 @@ keys that were turned for short texts, or (Phi) drops them, and answers otherwis
 ${body.join('\n')}
 
 Of models whose attention is sparse by an indexer (DeepSeek V3.2, GLM-5) texts of up to \`index_topk\` tokens are served, where all keys are chosen;
-longer ones are refused.
+longer ones are refused. So are texts for Doge of more than \`keep_window_size\` tokens, and its mixtures, whose choice hangs on the text's length. A padded
+batch of RWKV answers as its rows do alone (transformers reads the padding there); FNet's encoder reads padding, as transformers' does.
 Config fields that change the result and are not honoured, tensors that nothing uses and tensors that are missing are refused by name.
 The text of Qwen2-VL, Qwen2.5-VL, Qwen3-VL (and its mixture), Qwen3.5, Gemma 3, 3n and 4, Mistral 3, Llama 4, LLaVA, Idefics, SmolVLM, InternVL,
 Llama 3.2 Vision, GLM-4.5V, PaddleOCR-VL and others that name the family of their text loads from the folder of the whole model.
 Further types that these rows serve: ${also.map((t) => `\`${t}\``).join(', ')}.
-Not served, and refused by their name: \`zamba\`, \`rwkv\`, \`xlstm\`,
-\`longcat_flash\`, \`doge\`, \`blt\`, \`axk2\`, \`cohere_compass_text\`, \`cpmant\`, \`deepseek_v4\`, \`hrm_text\`, \`hy_v4\`, \`inkling_text\`, \`minimax_m3_vl_text\`, \`qwen4_exp_text\`, \`reformer\`, \`xlm\`, \`xlnet\`, \`zaya\`.
+Not served, and refused by their name: \`xlstm\`, \`longcat_flash\`, \`blt\`, \`axk2\`, \`cohere_compass_text\`, \`cpmant\`, \`deepseek_v4\`, \`hrm_text\`, \`hy_v4\`, \`inkling_text\`, \`minimax_m3_vl_text\`, \`qwen4_exp_text\`, \`reformer\`, \`xlnet\`, \`zaya\`.
 
 ## Other models
 Small models of each were compared with transformers, too (test/models-encoders.test.ts, models-vision, models-sound,
 models-pictures). Of T5 and its kin the half that reads makes vectors by itself; \`TextToText\` takes GGUF files of \`t5\`, and \`loadModel\` those of
 \`t5encoder\` (test/models-gguf-t5.test.ts). GGUF files of \`bert\` (BERT, DistilBERT, RoBERTa and XLM-RoBERTa: bge, E5, MiniLM),
-\`nomic-bert\`, \`modern-bert\`, \`eurobert\` and \`jina-bert-v3\` are encoders, too (test/models-gguf-encoders.test.ts); \`EmbeddingModel\` takes them,
+\`nomic-bert\`, \`nomic-bert-moe\`, \`modern-bert\`, \`eurobert\`, \`jina-bert-v2\` and \`jina-bert-v3\` are encoders, too (test/models-gguf-encoders.test.ts); \`EmbeddingModel\` takes them,
 \`gemma-embedding\`, \`llama-embed\` and decoders' files that name a \`pooling_type\`, and gives vectors of length 1, as llama.cpp's programs do.
 \`TextClassifier\` takes rerankers' files (RoBERTa's, ModernBERT's, Qwen3's) and folders of decoders with a head for whole texts.
+
+Pictures become numbers by the image processor that a folder names, the older feature extractors and those called Fast included, or else by that of its
+type of model: ${Object.keys(PROCESSORS)
+    .map((name) => `\`${name}\``)
+    .join(', ')}. They are those of transformers with Pillow, bit for bit (test/image-processors.test.ts); DINOv3's
+are resized as PyTorch does it. A folder without a word on pictures takes tensors alone.
 
 | kind | types |
 |---|---|

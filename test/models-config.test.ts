@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { FormatError, UnsupportedError } from '../src/base/errors.js';
-import { Config } from '../src/models/config.js';
+import { Config } from '../src/models/files/config.js';
 
 const KNOWN = ['full_attention', 'linear_attention'];
 const check = (list: readonly string[], layers?: number): void => {

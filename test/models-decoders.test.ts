@@ -7,10 +7,10 @@ import { join } from 'node:path';
 import { test } from 'node:test';
 import { FormatError } from '../src/base/errors.js';
 import { beamSearch } from '../src/engine/beam-search.js';
-import { FusedStep } from '../src/engine/fused-step.js';
+import { FusedStep } from '../src/engine/steps/fused-step.js';
 import { GraphDecoder, PlainDecoder } from '../src/engine/index.js';
 import { loadTensors } from '../src/io/index.js';
-import type { Features } from '../src/models/features.js';
+import type { Features } from '../src/models/decoder/features.js';
 import { defaultsOf } from '../src/models/families/defaults.js';
 import { type CausalLM, Llama, loadModel, MODELS, newDecoder } from '../src/models/index.js';
 import { initialise, KvCache, normal, ONE, VarBuilder } from '../src/nn/index.js';
@@ -387,8 +387,11 @@ test('a text of more tokens than an indexer would choose among is refused by nam
     const cache = model.newCache();
     noGrad(() => {
       model.forward(ids.narrow(1, 0, 12), cache);
-      assert.throws(() => model.forward(ids.narrow(1, 12, 1), cache), /13 tokens; beyond 12 \(index_topk\)/);
-      assert.throws(() => model.forward(ids), /40 tokens; beyond 12 \(index_topk\) .* is not served/);
+      assert.throws(
+        () => model.forward(ids.narrow(1, 12, 1), cache),
+        /13 tokens; beyond 12 \(index_topk, keep_window_size\)/,
+      );
+      assert.throws(() => model.forward(ids), /40 tokens; beyond 12 \(index_topk, keep_window_size\) .* is not served/);
     });
     model.dispose();
   }),

@@ -1,18 +1,18 @@
 // Models of every kind by their golden files: how each is opened, and what it makes of the inputs stored with it.
 import type { DType } from '../src/base/dtype.js';
-import type { BlipMatcher } from '../src/models/blip.js';
-import { encoderAt } from '../src/models/embedding-model.js';
-import type { TextEncoder } from '../src/models/encoder.js';
+import type { BlipMatcher } from '../src/models/pictures/blip.js';
+import { encoderAt } from '../src/models/encoders/embedding-model.js';
+import type { TextEncoder } from '../src/models/encoders/encoder.js';
 import { type CausalLM, loadModel } from '../src/models/index.js';
-import type { PictureLanguage } from '../src/models/picture-language.js';
-import type { Seq2Seq } from '../src/models/seq2seq.js';
-import type { VisionModel } from '../src/models/vision-model.js';
-import type { SoundEncoder } from '../src/models/wav2vec2.js';
+import type { PictureLanguage } from '../src/models/pictures/picture-language.js';
+import type { Seq2Seq } from '../src/models/seq2seq/seq2seq.js';
+import type { VisionModel } from '../src/models/vision/vision-model.js';
+import type { SoundEncoder } from '../src/models/sound/wav2vec2.js';
 import type { Module } from '../src/nn/module.js';
 import type { Device } from '../src/tensor/device.js';
 import type { Tensor } from '../src/tensor/tensor.js';
 import { type answerOf, classifiers, encoders, families, familyFolder, hearing, pairs } from './models-support.js';
-import { readers, seeing, tokenHeads } from './models-support.js';
+import { readers, seeing, tokenHeads, writers } from './models-support.js';
 
 export type Stem = NonNullable<Parameters<typeof answerOf>[2]>;
 /** What a model answers to inputs by their names. */
@@ -35,6 +35,7 @@ export const KINDS: readonly KindRow[] = [
   ['seq2seq', pairs, 'seq2seq', answered],
   ['vision', seeing, 'vision', (model: VisionModel, of) => model.forward(of('pixels'))],
   ['sound', hearing, 'sound', (model: SoundEncoder, of) => model.forward(of('frames') ?? of('samples'))],
+  ['speech', writers, 'speech', answered],
   [
     ...(['pictures', readers, 'image-text-to-text'] as const),
     (model: PictureLanguage | BlipMatcher, of) => {

@@ -328,7 +328,11 @@ for (const parts of [1, 3])
       writeFileSync(join(dir, 'pytorch_model.bin.index.json'), JSON.stringify({ weight_map: Object.fromEntries(map) }));
     const map = shards.flatMap((names, i) => names.map((name): [string, string] => [name, file(i)]));
     if (parts > 1) index(map);
+    // Safetensors of another name are not the model's.
+    const other = new Map([['x', tensor(Float32Array.of(1), { shape: [1], device: 'cpu' })]]);
+    saveTensors(join(dir, 'answers.safetensors'), other);
     assert.deepEqual(answer(), want);
+    rmSync(join(dir, 'answers.safetensors'));
     const refused = (message: RegExp): void =>
       assert.throws(answer, (e: unknown) => e instanceof FormatError && message.test(e.message));
     if (parts > 1) {

@@ -11,9 +11,9 @@ import { saveTensors } from '../src/io/index.js';
 import { readPicture } from '../src/media/pictures.js';
 import { resize } from '../src/media/resize.js';
 import { readWav } from '../src/media/wav.js';
-import { LogMel } from '../src/models/audio.js';
-import { Config } from '../src/models/config.js';
-import { PictureProcessor } from '../src/models/images.js';
+import { LogMel } from '../src/models/sound/audio.js';
+import { Config } from '../src/models/files/config.js';
+import { PictureProcessor } from '../src/models/vision/images.js';
 import { EmbeddingModel, ImageClassifier, ImageTextModel, SpeechModel, TextToText } from '../src/models/index.js';
 import { findGolden, missingGolden } from '../src/parity/golden.js';
 import { tensor } from '../src/tensor/create.js';
@@ -56,7 +56,7 @@ test('pictures become the numbers of the image processors of transformers', () =
     name: 'FormatError',
   });
   assert.throws(() => new PictureProcessor(new Config({ image_processor_type: 'OtherImageProcessor' })), /Other/);
-  const sized = (size: unknown): PictureProcessor => new PictureProcessor(new Config({ size }));
+  const sized = (size: unknown): PictureProcessor => new PictureProcessor(new Config({ size }), 'vit');
   assert.throws(() => sized({ height: 0, width: 3 }), /config.json: size.height is 0, not a whole number from 1/);
   assert.throws(() => sized('30'), /config.json: size is "30", not an object/);
   assert.throws(() => sized(1e5), /config.json: size asks for more than 100 million pixels/);
@@ -342,6 +342,10 @@ test('the faces of the other models', { skip: missingGolden('hf/t5', 'hf/whisper
   await assert.rejects(
     classifier.classify(golden.resize[0].image),
     /^FormatError.*: iVBOR.{195}\.\.\.: cannot be opened: ENAMETOOLONG: name too long$/,
+  );
+  await assert.rejects(
+    classifier.classify(Buffer.from(golden.resize[0].image, 'base64')),
+    /ArgumentError.*: images: neither preprocessor_config.json nor processor_config.json of the folder tells how/,
   );
   const clip = await ImageTextModel.load(withTokenizer('clip'));
   const [scores] = await clip.scores(

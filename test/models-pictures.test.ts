@@ -2,10 +2,10 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { ArgumentError, FormatError, UnsupportedError } from '../src/base/errors.js';
-import type { BlipMatcher } from '../src/models/blip.js';
-import type { CausalLM } from '../src/models/decoder.js';
+import type { BlipMatcher } from '../src/models/pictures/blip.js';
+import type { CausalLM } from '../src/models/decoder/decoder.js';
 import { loadModel } from '../src/models/load.js';
-import type { PictureLanguage } from '../src/models/picture-language.js';
+import type { PictureLanguage } from '../src/models/pictures/picture-language.js';
 import { noGrad } from '../src/tensor/autograd.js';
 import { tensor, zeros } from '../src/tensor/create.js';
 import { scope } from '../src/tensor/scope.js';

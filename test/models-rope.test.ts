@@ -2,10 +2,10 @@
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { test } from 'node:test';
-import type { CausalLM } from '../src/models/decoder.js';
+import type { CausalLM } from '../src/models/decoder/decoder.js';
 import { Config, inverseFrequencies, readRope } from '../src/models/index.js';
 import { loadModel } from '../src/models/load.js';
-import { rowOrder } from '../src/models/rope.js';
+import { rowOrder } from '../src/models/decoder/rope.js';
 import { findGolden, missingGolden } from '../src/parity/golden.js';
 import { noGrad } from '../src/tensor/autograd.js';
 import { tensor } from '../src/tensor/create.js';

@@ -1,15 +1,19 @@
 // Models of sounds against transformers: letters of moments, classes of the whole, vectors.
 import assert from 'node:assert/strict';
+import { writeFileSync } from 'node:fs';
+import { join } from 'node:path';
 import { test } from 'node:test';
 import { ArgumentError, UnsupportedError } from '../src/base/errors.js';
+import { SpeechModel } from '../src/models/index.js';
 import { loadModel } from '../src/models/load.js';
-import type { SpectrogramTransformer } from '../src/models/spectrogram-transformer.js';
-import type { SoundEncoder } from '../src/models/wav2vec2.js';
+import type { Moonshine } from '../src/models/sound/moonshine.js';
+import type { SpectrogramTransformer } from '../src/models/sound/spectrogram-transformer.js';
+import type { SoundEncoder } from '../src/models/sound/wav2vec2.js';
 import { noGrad } from '../src/tensor/autograd.js';
-import { zeros } from '../src/tensor/create.js';
+import { tensor, zeros } from '../src/tensor/create.js';
 import { scope } from '../src/tensor/scope.js';
 import type { Tensor } from '../src/tensor/tensor.js';
-import { answerOf, familyFolder, hearing } from './models-support.js';
+import { answerOf, familyFolder, hearing, writers } from './models-support.js';
 
 const open = (name: string, more: object = {}): SoundEncoder =>
   loadModel<SoundEncoder>(
@@ -63,10 +67,78 @@ test('sounds and configs that are not served are refused by name', () => {
     ['wav2vec2', { add_adapter: true }, /add_adapter is true/],
     ['wav2vec2-b', { adapter_attn_dim: 8 }, /adapter_attn_dim is 8 without do_stable_layer_norm/],
     ['hubert', { conv_pos_batch_norm: true }, /conv_pos_batch_norm is true/],
+    ['wavlm', { adapter_attn_dim: 8 }, /adapter_attn_dim is 8/],
   ];
   for (const [name, more, message] of refused)
     assert.throws(
       () => open(name, more),
       (e: Error) => e instanceof UnsupportedError && message.test(e.message),
     );
+});
+
+const writer = (name: string, more: object = {}): Moonshine =>
+  loadModel<Moonshine>(
+    familyFolder(name, (f) => ({ ...f, config: { ...f.config, ...more } }), writers),
+    { kind: 'speech', device: 'cpu' },
+  ).model;
+for (const name of Object.keys(writers))
+  test(`speech ${name}: the numbers of transformers, padded behind, and its words`, () =>
+    scope(() =>
+      noGrad(() => {
+        const of = (key: string): Tensor => answerOf(name, key, 'speech');
+        const model = writer(name);
+        const off = (a: Tensor, b: Tensor): number => {
+          assert.deepEqual(a.shape, b.shape);
+          return a.sub(b).abs().max().item() / b.abs().max().item();
+        };
+        const [samples, mask] = [of('input_features'), of('attention_mask')];
+        const encoded = model.encode(samples, mask);
+        const heard = (x: Tensor): Tensor => x.narrow(0, 1, 1).narrow(1, 0, model.moments(2600)).contiguous();
+        assert.ok(off(heard(encoded), heard(of('encoded'))) <= 1e-4, 'encoded');
+        const { crossed, mask: seen } = model.begin(encoded, mask);
+        const logits = model.decode(of('decoder_input_ids'), { crossed, ...(seen && { mask: seen }) });
+        assert.ok(off(logits, of('logits')) <= 1e-4, 'logits');
+        const greedy = of('greedy').toArray() as number[][];
+        const answer = model.answer(samples, { start: [1], end: [], maxTokens: 14 }, mask);
+        assert.deepEqual(answer, greedy);
+        model.dispose();
+      }),
+    ));
+
+test('Moonshine writes what a folder says, window by window, and refuses what it has not', async () => {
+  const refused: [object, RegExp][] = [
+    [{ decoder_num_attention_heads: 2 }, /encoder_num_attention_heads is 4, decoder_num_attention_heads 2/],
+    [{ encoder_num_key_value_heads: 2, decoder_num_key_value_heads: 2 }, /4 heads share keys of 2/],
+    [{ rope_parameters: { rope_type: 'linear', rope_theta: 1e4, factor: 2 } }, /rope type "linear"/],
+    [{ echo: 3 }, /echo is 3/],
+  ];
+  for (const [more, message] of refused)
+    assert.throws(
+      () => writer('moonshine', more),
+      (e: Error) => e instanceof UnsupportedError && message.test(e.message),
+    );
+  const short = zeros([1, 20], { device: 'cpu' });
+  assert.throws(() => writer('moonshine').encode(short), /with 895 samples at least/);
+  const dir = familyFolder('moonshine', (f) => f, writers);
+  const words = Object.fromEntries(
+    ['<unk>', '<s>', '</s>', ...Array.from({ length: 57 }, (_, i) => `w${i}`)].map((w, i) => [w, i]),
+  );
+  const files = {
+    'preprocessor_config.json': { feature_extractor_type: 'Wav2Vec2FeatureExtractor', do_normalize: false },
+    'generation_config.json': { decoder_start_token_id: 1, eos_token_id: 2, max_length: 64 },
+    'tokenizer.json': {
+      ...{ version: '1.0', added_tokens: [], normalizer: null, pre_tokenizer: { type: 'WhitespaceSplit' } },
+      model: { type: 'WordLevel', vocab: words, unk_token: '<unk>' },
+    },
+  };
+  for (const [name, json] of Object.entries(files)) writeFileSync(join(dir, name), JSON.stringify(json));
+  const speech = await SpeechModel.load(dir, { device: 'cpu' });
+  const [row] = answerOf('moonshine', 'input_features', 'speech').toArray() as number[][];
+  const text = await speech.transcribe(Float32Array.from(row), { maxTokens: 5 });
+  const wanted = speech.model.answer(tensor([row], { device: 'cpu' }), { start: [1], end: [2], maxTokens: 5 });
+  assert.equal(text, speech.tokenizer.decode(wanted[0].slice(1)).trim());
+  await assert.rejects(speech.transcribe(Float32Array.from(row), { language: 'de' }), /knows one language/);
+  const long = new Float32Array(30 * 16_000 + 10).fill(0.1);
+  assert.ok((await speech.transcribe(long, { maxTokens: 3 })).split(/\s+/).length > 3, 'two windows');
+  speech.dispose();
 });

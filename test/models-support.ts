@@ -15,7 +15,7 @@ interface Family {
   /** What generate() was told besides, of encoder-decoders. */
   readonly rules?: Readonly<Record<string, unknown>>;
 }
-type Stem = 'families' | 'encoders' | 'seq2seq' | 'classifiers' | 'tokens' | 'vision' | 'sound' | 'pictures';
+type Stem = 'families' | 'encoders' | 'seq2seq' | 'classifiers' | 'tokens' | 'vision' | 'sound' | 'pictures' | 'speech';
 const file = (name: string): string => findGolden('families', name) as string;
 const missing = (stem: Stem): string | false => missingGolden(`families/${stem}.json`, `families/${stem}.safetensors`);
 const models = (stem: Stem): Readonly<Record<string, Family>> =>
@@ -38,6 +38,9 @@ export const seeing = models('vision');
 
 /** Models that hear. */
 export const hearing = models('sound');
+
+/** Models that hear and write text. */
+export const writers = models('speech');
 
 /** Models that read pictures and write text. */
 export const readers = models('pictures');

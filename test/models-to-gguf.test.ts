@@ -8,7 +8,7 @@ import { UnsupportedError } from '../src/base/errors.js';
 import { LanguageModel } from '../src/engine/index.js';
 import { Gguf, type GgufValue, writeGguf } from '../src/io/index.js';
 import { type CausalLM, loadModel } from '../src/models/index.js';
-import { quantizeGguf } from '../src/models/quantize-gguf.js';
+import { quantizeGguf } from '../src/models/gguf/quantize-gguf.js';
 import { findGolden, missingGolden } from '../src/parity/golden.js';
 import { noGrad } from '../src/tensor/autograd.js';
 import { tensor } from '../src/tensor/create.js';
@@ -39,8 +39,8 @@ const WITHOUT = new Set(
   `afmoe apertus aria_text axk1 ctrl deepseek_v32 glm_moe_dsa gpt_neox_japanese kimi_linear laguna mimo_v2_flash
   mistral4 modernbert-decoder olmo_hybrid bamba biogpt bitnet codegen cohere2_moe cwm dbrx exaone_moe flex_olmo
   gemma3n_text gemma4_text gpt_neo granitemoe_swa gptj helium hyperclovax jais2 jetmoe mellum minicpm3 minimax
-  ministral nanochat openai-gpt opt persimmon phimoe recurrent_gemma solar_open vaultgemma xglm youtu zamba2 diffllama
-  emu3_text_model gemma4_unified_text mllama_text_model`.split(/\s+/),
+  ministral nanochat openai-gpt opt persimmon phimoe recurrent_gemma rwkv solar_open vaultgemma xglm youtu zamba zamba2
+  diffllama doge emu3_text_model gemma4_unified_text mllama_text_model`.split(/\s+/),
 );
 /** Models that a file of their architecture would not be, by the folder's name: what is said of them. */
 const REFUSED: Readonly<Record<string, RegExp>> = {

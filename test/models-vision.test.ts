@@ -2,10 +2,10 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { ArgumentError, UnsupportedError } from '../src/base/errors.js';
-import { Config } from '../src/models/config.js';
-import { PictureProcessor } from '../src/models/images.js';
+import { Config } from '../src/models/files/config.js';
+import { PictureProcessor } from '../src/models/vision/images.js';
 import { loadModel } from '../src/models/load.js';
-import type { VisionModel } from '../src/models/vision-model.js';
+import type { VisionModel } from '../src/models/vision/vision-model.js';
 import { noGrad } from '../src/tensor/autograd.js';
 import { zeros } from '../src/tensor/create.js';
 import { scope } from '../src/tensor/scope.js';
@@ -46,6 +46,8 @@ test('pictures and configs that vision models do not serve are refused by name',
     ['resnet', { layer_type: 'wide' }, /layer_type is "wide"/],
     ['beit-c', { use_shared_relative_position_bias: true }, /use_shared_relative_position_bias are both true/],
     ['convnext', { num_stages: 4 }, /num_stages is 4/],
+    ['swinv2', { use_absolute_embeddings: true }, /use_absolute_embeddings is true/],
+    ['swin', { pretrained_window_sizes: [5, 5] }, /pretrained_window_sizes is \[5,5\]/],
   ];
   for (const [name, more, message] of refused)
     assert.throws(

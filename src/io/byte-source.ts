@@ -54,7 +54,7 @@ function release(held: { fd: number }): void {
 }
 
 const cannotOpen = (path: string, cause: unknown): FormatError =>
-  new FormatError(`${path}: cannot be opened: ${(cause as Error).message}`, { cause });
+  new FormatError(`${path}: cannot be opened: ${(cause as Error).message.split(', ')[0]}`, { cause });
 
 /** What lies at a path, undefined where nothing does; a path that cannot be followed is a FormatError. */
 export function pathKind(path: string): Stats | undefined {

@@ -7,6 +7,8 @@ import { readIndex } from './shard-index.js';
 
 const WHOLE = 'pytorch_model.bin';
 const INDEX = `${WHOLE}.index.json`;
+const ANY = /\.safetensors(\.index\.json)?$/;
+const MODEL = /^model.*\.safetensors(\.index\.json)?$/;
 
 /** Files of PyTorch that belong together, by their index; where one fails, none stays open. */
 function openShards(dir: string): TensorFile {
@@ -37,7 +39,10 @@ function openShards(dir: string): TensorFile {
 
 /** Opens the tensors of a model's folder, in one file or several. */
 export function openFolder(dir: string): TensorFile {
-  const safe = readdirSync(dir).some((f) => f.endsWith('.safetensors') || f === 'model.safetensors.index.json');
+  const files = readdirSync(dir);
+  const torch = files.includes(WHOLE) || files.includes(INDEX);
+  // Beside PyTorch's files only safetensors of a model's own name are the model's.
+  const safe = files.some((f) => (torch ? MODEL : ANY).test(f));
   if (!safe && existsSync(join(dir, WHOLE))) return openTensors(join(dir, WHOLE));
   if (!safe && existsSync(join(dir, INDEX))) return openShards(dir);
   if (!safe) throw new FormatError(`${dir}: holds no *.safetensors file, no ${WHOLE} and no ${INDEX}`);

@@ -4,12 +4,14 @@ import type { Picture } from './pictures.js';
 
 interface Filter {
   readonly support: number;
-  readonly weight: (x: number) => number;
+  readonly weight: (x: number, round: Round) => number;
 }
-const cubic = (x: number): number => {
+/** Keeps numbers to a format's precision. */
+type Round = (x: number) => number;
+const cubic = (x: number, round: Round): number => {
   const [a, d] = [-0.5, Math.abs(x)];
-  if (d < 1) return ((a + 2) * d - (a + 3)) * d * d + 1;
-  return d < 2 ? (((d - 5) * d + 8) * d - 4) * a : 0;
+  if (d < 1) return round(round(round((a + 2) * d - (a + 3)) * d) * d + 1);
+  return d < 2 ? round(round(round(d - 5) * d + 8) * d - 4) * a : 0;
 };
 const sinc = (x: number): number => (x === 0 ? 1 : Math.sin(Math.PI * x) / (Math.PI * x));
 /** By Pillow's numbers of resampling filters. */
@@ -21,21 +23,31 @@ const FILTERS: Readonly<Record<number, Filter>> = {
 /** Bits behind the point of a weight, as Pillow has them for eight bits a channel. */
 const BITS = 22;
 
-/** For every place of a row of `to` pixels: where it begins to look in a row of `from`, and with which weights. */
-function weightsOf(from: number, to: number, filter: Filter): { start: number; weights: number[] }[] {
-  const scale = from / to;
+/** Where a place of a row begins to look in another row, and with which weights. */
+interface Look {
+  readonly start: number;
+  readonly weights: readonly number[];
+}
+/** For every place of a row of `to` pixels, in a row of `from`; `last` is done to each weight. */
+function looks(from: number, to: number, filter: Filter, round: Round, last: Round): Look[] {
+  const scale = round(from / to);
   const wide = Math.max(scale, 1);
-  const support = filter.support * wide;
+  const support = round(filter.support * wide);
+  const narrow = round(1 / wide);
   return Array.from({ length: to }, (_, i) => {
-    const center = (i + 0.5) * scale;
-    const start = Math.max(0, Math.trunc(center - support + 0.5));
-    const end = Math.min(from, Math.trunc(center + support + 0.5));
-    const raw = Array.from({ length: end - start }, (_, k) => filter.weight((k + start - center + 0.5) / wide));
-    const sum = raw.reduce((a, b) => a + b, 0);
-    const weights = raw.map((w) => Math.trunc((w / sum) * 2 ** BITS + (w < 0 ? -0.5 : 0.5)));
-    return { start, weights };
+    const center = round((i + 0.5) * scale);
+    const start = Math.max(0, Math.trunc(round(center - support) + 0.5));
+    const end = Math.min(from, Math.trunc(round(center + support) + 0.5));
+    const raw = Array.from({ length: end - start }, (_, k) =>
+      round(filter.weight(round((round(k + start - center) + 0.5) * narrow), round)),
+    );
+    const sum = raw.reduce((a, b) => round(a + b), 0);
+    return { start, weights: raw.map((w) => last(w / sum)) };
   });
 }
+const same: Round = (x) => x;
+/** A weight as a whole number, as Pillow has it. */
+const whole: Round = (w) => Math.trunc(w * 2 ** BITS + (w < 0 ? -0.5 : 0.5));
 const byte = (sum: number): number => Math.min(255, Math.max(0, Math.floor((sum + 2 ** (BITS - 1)) / 2 ** BITS)));
 
 /** A picture of another size, bit for bit as Pillow makes it with the filter of that number. */
@@ -50,7 +62,7 @@ export function resize(p: Picture, width: number, height: number, resample: numb
   const filter = FILTERS[resample];
   let { rgb } = p;
   if (p.width !== width) {
-    const across = weightsOf(p.width, width, filter);
+    const across = looks(p.width, width, filter, same, whole);
     const out = new Uint8Array(width * p.height * 3);
     for (let y = 0; y < p.height; y++)
       for (let x = 0; x < width; x++)
@@ -63,7 +75,7 @@ export function resize(p: Picture, width: number, height: number, resample: numb
     rgb = out;
   }
   if (p.height !== height) {
-    const down = weightsOf(p.height, height, filter);
+    const down = looks(p.height, height, filter, same, whole);
     const out = new Uint8Array(width * height * 3);
     for (let y = 0; y < height; y++) {
       const { start, weights } = down[y];
@@ -76,6 +88,40 @@ export function resize(p: Picture, width: number, height: number, resample: numb
     rgb = out;
   }
   return { width, height, rgb };
+}
+/** Filters that PyTorch has, too, and takes wider where pictures shrink. */
+export const SMOOTH_FILTERS: readonly number[] = [2, 3];
+/** Numbers (3, height, width) of another size, as PyTorch makes them of floats with one of these filters. */
+export function resizeNumbers(
+  data: Float32Array,
+  [height, width]: readonly [number, number],
+  [tall, wide]: readonly [number, number],
+  resample: number,
+): Float32Array {
+  const filter = FILTERS[resample];
+  const [across, down] = [
+    looks(width, wide, filter, Math.fround, Math.fround),
+    looks(height, tall, filter, Math.fround, Math.fround),
+  ];
+  const rows = new Float32Array(3 * height * wide);
+  for (let y = 0; y < 3 * height; y++)
+    for (let x = 0; x < wide; x++) {
+      const { start, weights } = across[x];
+      let sum = 0;
+      for (let k = 0; k < weights.length; k++) sum = Math.fround(sum + data[y * width + start + k] * weights[k]);
+      rows[y * wide + x] = sum;
+    }
+  const out = new Float32Array(3 * tall * wide);
+  for (let y = 0; y < 3 * tall; y++) {
+    const { start, weights } = down[y % tall];
+    const first = Math.floor(y / tall) * height + start;
+    for (let x = 0; x < wide; x++) {
+      let sum = 0;
+      for (let k = 0; k < weights.length; k++) sum = Math.fround(sum + rows[(first + k) * wide + x] * weights[k]);
+      out[y * wide + x] = sum;
+    }
+  }
+  return out;
 }
 function nearest(p: Picture, width: number, height: number): Picture {
   const rgb = new Uint8Array(width * height * 3);

@@ -5,14 +5,14 @@ import type { AnyLinear } from '../nn/layers.js';
 import type { BuilderOptions, VarBuilder } from '../nn/var-builder.js';
 import { floats } from '../tensor/qtensor.js';
 import type { Tensor } from '../tensor/tensor.js';
-import { Config, type Json } from './config.js';
-import { CausalLM } from './decoder.js';
+import { Config, type Json } from './files/config.js';
+import { CausalLM } from './decoder/decoder.js';
 import { LLAMA_NAMES } from './families/common.js';
 import { llamaFeatures } from './families/llama.js';
 import { loadModel } from './load.js';
-import type { AttentionMixer } from './mixers.js';
-import type { Dense } from './mlp.js';
-import { Weights } from './weights.js';
+import type { AttentionMixer } from './decoder/mixers.js';
+import type { Dense } from './decoder/mlp.js';
+import { Weights } from './decoder/weights.js';
 
 /** The sizes of a Llama. */
 export interface LlamaConfig {

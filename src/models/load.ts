@@ -5,10 +5,10 @@ import type { Module } from '../nn/module.js';
 import { setProducts } from '../nn/quantize.js';
 import type { BuilderOptions } from '../nn/var-builder.js';
 import { noGrad } from '../tensor/autograd.js';
-import { Config } from './config.js';
+import { Config } from './files/config.js';
 import type { ModelKind, ModelOptions, ModelRow } from './model-row.js';
 import { rowFor } from './registry.js';
-import { type LoadProgress, openModel, type OpenedModel } from './source.js';
+import { type LoadProgress, openModel, type OpenedModel } from './files/source.js';
 
 /** Options of `loadModel`. */
 export interface LoadModelOptions extends Omit<BuilderOptions, 'dtype'>, ModelOptions, LoadProgress {

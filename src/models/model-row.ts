@@ -2,12 +2,12 @@
 import type { GgufValue } from '../io/gguf-value.js';
 import type { TensorRecord } from '../io/stored-dtype.js';
 import type { Module } from '../nn/module.js';
-import type { Config } from './config.js';
-import type { Features } from './features.js';
-import type { ExpertDivision } from './expert-divisions.js';
-import type { ShardGroup } from './shard.js';
-import type { ModelSource } from './source.js';
-import type { StageGroup } from './stage.js';
+import type { Config } from './files/config.js';
+import type { Features } from './decoder/features.js';
+import type { ExpertDivision } from './decoder/expert-divisions.js';
+import type { ShardGroup } from './decoder/shard.js';
+import type { ModelSource } from './files/source.js';
+import type { StageGroup } from './decoder/stage.js';
 
 /** What a model does, which is what its class can be asked for. */
 export const KINDS = [

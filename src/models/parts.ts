@@ -10,7 +10,7 @@ import { Layer, Module } from '../nn/module.js';
 import type { VarBuilder } from '../nn/var-builder.js';
 import { keep, scope } from '../tensor/scope.js';
 import type { Tensor } from '../tensor/tensor.js';
-import type { RopeTable } from './rope.js';
+import type { RopeTable } from './decoder/rope.js';
 
 export interface AttendOptions extends Pick<SdpaOptions, 'causal' | 'mask' | 'window'> {
   /** Keys and values come from this instead. */

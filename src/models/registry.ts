@@ -1,36 +1,42 @@
 // One table of model families: config.json's model_type and GGUF's architecture to what loads them. Loader, parity and
 // tests read it alike.
 import { UnsupportedError } from '../base/errors.js';
-import { BART_FAMILIES } from './bart.js';
-import { BERT_FAMILIES } from './bert.js';
-import { OTHER_BERT_FAMILIES } from './bert-others.js';
-import { BLIP_FAMILIES } from './blip.js';
-import { IMAGE_TEXT_FAMILIES } from './clip.js';
-import { CONV_BERT_FAMILIES } from './conv-bert.js';
-import { DEBERTA_FAMILIES } from './deberta.js';
+import { BART_FAMILIES } from './seq2seq/bart.js';
+import { BERT_FAMILIES } from './encoders/bert.js';
+import { BERT_KIN_FAMILIES } from './encoders/bert-kin.js';
+import { OTHER_BERT_FAMILIES } from './encoders/bert-others.js';
+import { BLIP_FAMILIES } from './pictures/blip.js';
+import { IMAGE_TEXT_FAMILIES } from './vision/clip.js';
+import { CONV_BERT_FAMILIES } from './encoders/conv-bert.js';
+import { DEBERTA_FAMILIES } from './encoders/deberta.js';
 import { DECODER_FAMILIES } from './families/index.js';
-import { GGUF_ENCODERS } from './gguf-encoder.js';
-import { GGUF_T5 } from './gguf-t5.js';
-import { MOBILE_BERT_FAMILIES } from './mobile-bert.js';
+import { GGUF_ENCODERS } from './gguf/gguf-encoder.js';
+import { GGUF_T5 } from './gguf/gguf-t5.js';
+import { MOBILE_BERT_FAMILIES } from './encoders/mobile-bert.js';
 import type { ModelKind, ModelRow } from './model-row.js';
-import { PICTURE_LANGUAGE_FAMILIES } from './picture-families.js';
-import { ROTARY_BERT_FAMILIES } from './rotary-bert.js';
-import type { ModelFormat } from './source.js';
-import { SPECTROGRAM_FAMILIES } from './spectrogram-transformer.js';
-import { T5_FAMILIES } from './t5.js';
-import { T5_GEMMA_FAMILIES } from './t5-gemma.js';
-import { CONVNEXT_FAMILIES } from './convnext.js';
-import { RESNET_FAMILIES } from './resnet.js';
-import { SWIN_FAMILIES } from './swin.js';
-import { VIT_FAMILIES } from './vit.js';
-import { SOUND_FAMILIES } from './wav2vec2.js';
-import { WHISPER_FAMILIES } from './whisper.js';
+import { PICTURE_LANGUAGE_FAMILIES } from './pictures/picture-families.js';
+import { ROTARY_BERT_FAMILIES } from './encoders/rotary-bert.js';
+import type { ModelFormat } from './files/source.js';
+import { SPECTROGRAM_FAMILIES } from './sound/spectrogram-transformer.js';
+import { T5_FAMILIES } from './seq2seq/t5.js';
+import { T5_GEMMA_FAMILIES } from './seq2seq/t5-gemma.js';
+import { CONV_NET_FAMILIES } from './vision/conv-nets.js';
+import { CONVNEXT_FAMILIES } from './vision/convnext.js';
+import { DINO3_FAMILIES } from './vision/dino3.js';
+import { POOLED_PICTURE_FAMILIES } from './vision/pooled-pictures.js';
+import { RESNET_FAMILIES } from './vision/resnet.js';
+import { SWIN_FAMILIES } from './vision/swin.js';
+import { VIT_FAMILIES } from './vision/vit.js';
+import { SOUND_FAMILIES } from './sound/wav2vec2.js';
+import { MOONSHINE_FAMILIES } from './sound/moonshine.js';
+import { WHISPER_FAMILIES } from './sound/whisper.js';
 
 /** Every family; a new one is a row in families/ or a file of its own, and a line here. */
 export const MODELS: readonly ModelRow[] = [
   ...DECODER_FAMILIES,
   ...BERT_FAMILIES,
   ...OTHER_BERT_FAMILIES,
+  ...BERT_KIN_FAMILIES,
   ...MOBILE_BERT_FAMILIES,
   ...CONV_BERT_FAMILIES,
   ...ROTARY_BERT_FAMILIES,
@@ -41,12 +47,16 @@ export const MODELS: readonly ModelRow[] = [
   ...T5_GEMMA_FAMILIES,
   ...BART_FAMILIES,
   ...WHISPER_FAMILIES,
+  ...MOONSHINE_FAMILIES,
   ...SOUND_FAMILIES,
   ...SPECTROGRAM_FAMILIES,
   ...VIT_FAMILIES,
   ...SWIN_FAMILIES,
   ...RESNET_FAMILIES,
   ...CONVNEXT_FAMILIES,
+  ...CONV_NET_FAMILIES,
+  ...POOLED_PICTURE_FAMILIES,
+  ...DINO3_FAMILIES,
   ...IMAGE_TEXT_FAMILIES,
   ...PICTURE_LANGUAGE_FAMILIES,
   ...BLIP_FAMILIES,

@@ -1,9 +1,9 @@
 // Encoders, encoder-decoders and models of images against transformers' numbers: what `wick parity` compares for each
 // kind.
-import type { ImageText } from '../models/clip.js';
-import type { TextEncoder } from '../models/encoder.js';
-import type { Seq2Seq } from '../models/seq2seq.js';
-import type { Vit } from '../models/vit.js';
+import type { ImageText } from '../models/vision/clip.js';
+import type { TextEncoder } from '../models/encoders/encoder.js';
+import type { Seq2Seq } from '../models/seq2seq/seq2seq.js';
+import type { Vit } from '../models/vision/vit.js';
 import type { Module } from '../nn/module.js';
 import type { Tensor } from '../tensor/tensor.js';
 

@@ -4,7 +4,7 @@ import { existsSync, readdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { FormatError } from '../base/errors.js';
 import { loadTensors } from '../io/load.js';
-import type { CausalLM } from '../models/decoder.js';
+import type { CausalLM } from '../models/decoder/decoder.js';
 import { loadModel } from '../models/load.js';
 import type { ModelKind } from '../models/model-row.js';
 import { MODELS } from '../models/registry.js';

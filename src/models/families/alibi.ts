@@ -1,7 +1,7 @@
 // Decoders that tell positions by ALiBi, a slope a head: Falcon (which may have a rope instead), BLOOM and MPT.
 import { UnsupportedError } from '../../base/errors.js';
-import type { Config } from '../config.js';
-import type { Features } from '../features.js';
+import type { Config } from '../files/config.js';
+import type { Features } from '../decoder/features.js';
 import {
   activationOf,
   biasesBy,
@@ -15,15 +15,8 @@ import {
   ungated,
   ALL_BIASES,
 } from './common.js';
+import { alibiSlopes } from './alibi-slopes.js';
 import { family } from './row.js';
-
-/** Slopes 2^(-8h/n); with a number of heads that is not a power of two, those of the next one in between. */
-export function alibiSlopes(heads: number): number[] {
-  const power = 2 ** Math.floor(Math.log2(heads));
-  const base = 2 ** -(2 ** -(Math.log2(power) - 3));
-  const extra = 2 ** -(2 ** -(Math.log2(2 * power) - 3));
-  return Array.from({ length: heads }, (_, h) => (h < power ? base ** (h + 1) : extra ** (2 * (h - power) + 1)));
-}
 
 function falcon(c: Config): Features {
   const whole = sizesOf(c);

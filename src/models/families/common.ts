@@ -2,12 +2,12 @@
 // feed-forward parts.
 import { FormatError, ShapeError, UnsupportedError } from '../../base/errors.js';
 import type { Tensor } from '../../tensor/tensor.js';
-import type { Config } from '../config.js';
-import type { Attention, DenseMlp, Experts, Features, Layer, Mlp, NormFeature } from '../features.js';
-import { PRE_NORMS } from '../features.js';
-import { readRope, type RopeFeature, type RopeReading } from '../rope.js';
-import type { Role } from '../roles.js';
-import type { Names, Place, Rows } from '../weights.js';
+import type { Config } from '../files/config.js';
+import type { Attention, DenseMlp, Experts, Features, Layer, Mlp, NormFeature } from '../decoder/features.js';
+import { PRE_NORMS } from '../decoder/features.js';
+import { readRope, type RopeFeature, type RopeReading } from '../decoder/rope.js';
+import type { Role } from '../decoder/roles.js';
+import type { Names, Place, Rows } from '../decoder/weights.js';
 
 export interface Sizes {
   readonly hidden: number;

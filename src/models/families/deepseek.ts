@@ -1,8 +1,15 @@
 // DeepSeek and its kin: latent attention, and mixtures whose router chooses groups of experts first.
 import { FormatError } from '../../base/errors.js';
-import { Config, type Json } from '../config.js';
-import { type Experts, type Features, type LatentAttention, type Layer, type Mlp, PRE_NORMS } from '../features.js';
-import type { RopeFeature } from '../rope.js';
+import { Config, type Json } from '../files/config.js';
+import {
+  type Experts,
+  type Features,
+  type LatentAttention,
+  type Layer,
+  type Mlp,
+  PRE_NORMS,
+} from '../decoder/features.js';
+import type { RopeFeature } from '../decoder/rope.js';
 import {
   ATTENTION_BIAS,
   biasesBy,

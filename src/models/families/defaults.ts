@@ -1,6 +1,6 @@
 // What transformers takes where a config of a type leaves a field out. Sizes are not among them: a config without its
 // sizes is broken, whatever a class would make of it.
-import type { Json } from '../config.js';
+import type { Json } from '../files/config.js';
 
 const TEXT = `
   apertus: hidden_act=xielu max_position_embeddings=65536 rms_norm_eps=1e-05 tie_word_embeddings=false

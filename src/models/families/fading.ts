@@ -1,8 +1,8 @@
 // Decoders whose layers remember numbers that fade: RecurrentGemma (Griffin) and the first MiniMax (lightning
 // attention).
 import { FormatError, UnsupportedError } from '../../base/errors.js';
-import type { Config } from '../config.js';
-import type { FadingAttention, GatedRecurrence, Mixer } from '../features.js';
+import type { Config } from '../files/config.js';
+import type { FadingAttention, GatedRecurrence, Mixer } from '../decoder/features.js';
 import {
   activationOf,
   build,

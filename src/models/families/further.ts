@@ -1,8 +1,8 @@
 // GPT-Neo, CodeGen, NanoChat, AFMoE, XGLM, DBRX and Hunyuan 3: switches that others have, in other combinations.
 import { FormatError } from '../../base/errors.js';
-import type { Config } from '../config.js';
-import { ALL_NORMS } from '../features.js';
-import type { Rows } from '../weights.js';
+import type { Config } from '../files/config.js';
+import { ALL_NORMS } from '../decoder/features.js';
+import type { Rows } from '../decoder/weights.js';
 import {
   ATTENTION_BIAS,
   activationOf,

@@ -1,7 +1,7 @@
 // Gemma 1 to 3: norms around both branches with weights stored as differences from one, scaled embeddings, two ropes.
-import type { Config } from '../config.js';
-import { ALL_NORMS, type Features, type NormFeature } from '../features.js';
-import type { RopeFeature } from '../rope.js';
+import type { Config } from '../files/config.js';
+import { ALL_NORMS, type Features, type NormFeature } from '../decoder/features.js';
+import type { RopeFeature } from '../decoder/rope.js';
 import {
   ATTENTION_BIAS,
   activationOf,

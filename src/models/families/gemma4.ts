@@ -1,9 +1,9 @@
 // Gemma 4 (and what it shares with Gemma 3n): layers that look at the keys of others, narrow vectors for each layer,
 // dense branches beside experts.
 import { FormatError } from '../../base/errors.js';
-import type { Config, Json } from '../config.js';
-import { ALL_NORMS, type DenseMlp, type Experts, type Features } from '../features.js';
-import { readRope, type RopeFeature } from '../rope.js';
+import type { Config, Json } from '../files/config.js';
+import { ALL_NORMS, type DenseMlp, type Experts, type Features } from '../decoder/features.js';
+import { readRope, type RopeFeature } from '../decoder/rope.js';
 import {
   ATTENTION_BIAS,
   activationOf,

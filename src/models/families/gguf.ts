@@ -2,13 +2,20 @@
 import { UnsupportedError } from '../../base/errors.js';
 import { sizeOf } from '../../base/shape.js';
 import type { Tensor } from '../../tensor/tensor.js';
-import { Config } from '../config.js';
-import { type Attention, type Features, keepsKeys, type Mamba2, type Mixer, type NormFeature } from '../features.js';
-import type { RopeFeature } from '../rope.js';
-import type { Names, Place } from '../weights.js';
+import { Config } from '../files/config.js';
+import {
+  type Attention,
+  type Features,
+  keepsKeys,
+  type Mamba2,
+  type Mixer,
+  type NormFeature,
+} from '../decoder/features.js';
+import type { RopeFeature } from '../decoder/rope.js';
+import type { Names, Place } from '../decoder/weights.js';
 import { fusedQkv, stackedGateUp } from './common.js';
-import type { Metadata } from './gguf-metadata.js';
-import { ggufConfig } from './gguf-config.js';
+import type { Metadata } from '../gguf/metadata.js';
+import { ggufConfig } from '../gguf/config.js';
 
 export interface GgufRow {
   readonly architectures: readonly string[];

@@ -1,6 +1,6 @@
 // GPT-OSS: sinks, windows on every other layer, experts with biases and clamped gates.
 import type { Tensor } from '../../tensor/tensor.js';
-import type { Place } from '../weights.js';
+import type { Place } from '../decoder/weights.js';
 import {
   ATTENTION_BIAS,
   biasesBy,

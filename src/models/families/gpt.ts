@@ -1,6 +1,6 @@
 // GPT-2 and its descendants: layer norms with biases, feed-forward parts without a gate, fused projections.
-import type { Config } from '../config.js';
-import { type Features, POST_NORMS } from '../features.js';
+import type { Config } from '../files/config.js';
+import { type Features, POST_NORMS } from '../decoder/features.js';
 import { bloom, falconFamily, mpt } from './alibi.js';
 import {
   ATTENTION_BIAS,
@@ -23,7 +23,7 @@ import {
 } from './common.js';
 import { gptOss } from './gpt-oss.js';
 import { family } from './row.js';
-import type { Names } from '../weights.js';
+import type { Names } from '../decoder/weights.js';
 
 function gptSizes(c: Config): Sizes {
   const hidden = c.count('n_embd', undefined, 1);

@@ -1,7 +1,7 @@
 // Decoders whose layers remember a matrix that is written to by the delta rule: Qwen3-Next, Qwen3.5, OLMo Hybrid
 // and Kimi Linear have such layers between attention.
 import { FormatError } from '../../base/errors.js';
-import type { Config } from '../config.js';
+import type { Config } from '../files/config.js';
 import {
   type ChannelDelta,
   type DeltaNet,
@@ -10,8 +10,8 @@ import {
   type LatentAttention,
   type Mixer,
   POST_NORMS,
-} from '../features.js';
-import type { Names, Place, Rows } from '../weights.js';
+} from '../decoder/features.js';
+import type { Names, Place, Rows } from '../decoder/weights.js';
 import {
   ATTENTION_BIAS,
   activationOf,

@@ -1,7 +1,7 @@
 // Llama and the families that differ from it by a switch or two.
-import { Config } from '../config.js';
-import { ALL_NORMS, type Attention, type Features, type Layer } from '../features.js';
-import type { RopeFeature } from '../rope.js';
+import { Config } from '../files/config.js';
+import { ALL_NORMS, type Attention, type Features, type Layer } from '../decoder/features.js';
+import type { RopeFeature } from '../decoder/rope.js';
 import {
   ATTENTION_BIAS,
   biasesBy,
@@ -28,8 +28,8 @@ import {
   windowsBy,
   firstCount,
 } from './common.js';
-import type { Names } from '../weights.js';
-import { alibiSlopes } from './alibi.js';
+import type { Names } from '../decoder/weights.js';
+import { alibiSlopes } from './alibi-slopes.js';
 import { family } from './row.js';
 
 /** Flags of biases that a family does not heed, whatever they say. */

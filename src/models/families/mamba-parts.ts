@@ -1,9 +1,9 @@
 // What families with Mamba layers share: names of their tensors, sizes of their states.
 import { FormatError } from '../../base/errors.js';
-import type { Config } from '../config.js';
-import type { Attention, Mamba2 } from '../features.js';
-import type { Role } from '../roles.js';
-import type { Names } from '../weights.js';
+import type { Config } from '../files/config.js';
+import type { Attention, Mamba2 } from '../decoder/features.js';
+import type { Role } from '../decoder/roles.js';
+import type { Names } from '../decoder/weights.js';
 import { activationOf, type Sizes } from './common.js';
 
 export const MAMBA_NAMES = (at: string): Partial<Names> => ({

@@ -1,8 +1,8 @@
 // Decoders with Mamba layers: Mamba and Mamba 2 themselves, and those that mix them with attention (Granite 4, Bamba,
 // Falcon-H1, Jamba; Nemotron-H and Zamba 2 in files of their own).
 import { FormatError } from '../../base/errors.js';
-import type { Config } from '../config.js';
-import type { Experts, Features, Mamba1, Mamba2, Mixer, NormFeature } from '../features.js';
+import type { Config } from '../files/config.js';
+import type { Experts, Features, Mamba1, Mamba2, Mixer, NormFeature } from '../decoder/features.js';
 import {
   ATTENTION_BIAS,
   activationOf,
@@ -37,7 +37,7 @@ import {
 } from './mamba-parts.js';
 import { nemotronH } from './nemotron.js';
 import { family } from './row.js';
-import { zamba2 } from './zamba.js';
+import { zamba, zamba2 } from './zamba.js';
 
 // ---- Granite 4, Bamba ----
 
@@ -287,4 +287,4 @@ const mamba2 = family({
   gguf: { architectures: ['mamba2'] },
 });
 
-export const MAMBA_FAMILIES = [granite, bamba, falconH1, nemotronH, jamba, mamba, mamba2, zamba2];
+export const MAMBA_FAMILIES = [granite, bamba, falconH1, nemotronH, jamba, mamba, mamba2, zamba, zamba2];

@@ -1,7 +1,7 @@
 // Nemotron-H: Mamba 2, attention, a feed-forward part or experts, one of them a layer.
 import { FormatError } from '../../base/errors.js';
-import type { Config } from '../config.js';
-import type { Experts, Mamba2, Mlp, NormFeature } from '../features.js';
+import type { Config } from '../files/config.js';
+import type { Experts, Mamba2, Mlp, NormFeature } from '../decoder/features.js';
 import { activationOf, biasesBy, build, checked, expertNames, firstCount, ungated } from './common.js';
 import { MAMBA_NAMES, BACKBONE, STATE_BIAS, noEffect, attentionOf } from './mamba-parts.js';
 import { family } from './row.js';

@@ -1,9 +1,9 @@
 // OLMo, Cohere, GLM, StableLM, EXAONE, Nemotron, LFM2: norms in other places and of other kinds.
 import { FormatError } from '../../base/errors.js';
-import type { Config } from '../config.js';
-import { ALL_NORMS, type Features, type Mlp, POST_NORMS } from '../features.js';
-import type { RopeFeature } from '../rope.js';
-import type { Names } from '../weights.js';
+import type { Config } from '../files/config.js';
+import { ALL_NORMS, type Features, type Mlp, POST_NORMS } from '../decoder/features.js';
+import type { RopeFeature } from '../decoder/rope.js';
+import type { Names } from '../decoder/weights.js';
 import {
   ATTENTION_BIAS,
   activationOf,

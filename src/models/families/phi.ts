@@ -1,8 +1,8 @@
 // Phi 1 to 4 and the mixture Phi-3.5-MoE.
 import { UnsupportedError } from '../../base/errors.js';
-import type { Config } from '../config.js';
-import type { NormFeature } from '../features.js';
-import type { RopeFeature } from '../rope.js';
+import type { Config } from '../files/config.js';
+import type { NormFeature } from '../decoder/features.js';
+import type { RopeFeature } from '../decoder/rope.js';
 import {
   ATTENTION_BIAS,
   activationOf,

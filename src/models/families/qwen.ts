@@ -1,8 +1,8 @@
 // Qwen and other families with norms on queries and keys or mixtures of experts.
 import type { Tensor } from '../../tensor/tensor.js';
-import type { Config } from '../config.js';
-import type { Experts, Features, Mlp } from '../features.js';
-import type { RopeFeature } from '../rope.js';
+import type { Config } from '../files/config.js';
+import type { Experts, Features, Mlp } from '../decoder/features.js';
+import type { RopeFeature } from '../decoder/rope.js';
 import {
   ATTENTION_BIAS,
   biasesBy,
@@ -27,7 +27,7 @@ import {
   sparseLayers,
   windowsBy,
 } from './common.js';
-import type { Names } from '../weights.js';
+import type { Names } from '../decoder/weights.js';
 import { family } from './row.js';
 
 /** Models that read images too: their text is turned as any other, by one position in all sections. */

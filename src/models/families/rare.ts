@@ -1,8 +1,9 @@
-// Families that few people run: ModernBERT's decoder, GPT-NeoX for Japanese, CTRL, Aria's text model and DiffLlama.
+// Families that few people run: ModernBERT's decoder, GPT-NeoX for Japanese, CTRL, Aria's text model, DiffLlama and
+// Doge.
 import { FormatError } from '../../base/errors.js';
-import type { Config } from '../config.js';
-import { type NormFeature, PRE_NORMS } from '../features.js';
-import type { RopeFeature } from '../rope.js';
+import type { Config } from '../files/config.js';
+import { type NormFeature, PRE_NORMS } from '../decoder/features.js';
+import type { RopeFeature } from '../decoder/rope.js';
 import {
   ATTENTION_BIAS,
   activationOf,
@@ -21,6 +22,7 @@ import {
   QKV_BY_GROUP,
   ropeOf,
   rms,
+  sameWindow,
   SHARED_BIAS,
   sharedNames,
   type Sizes,
@@ -30,7 +32,9 @@ import {
   ungated,
   windowsBy,
 } from './common.js';
+import { WEIGHT_ROOM } from '../decoder/weighed-keys.js';
 import { family } from './row.js';
+import { rwkv } from './rwkv.js';
 
 /** One rope for full layers and one for those with windows. */
 function modernRopes(c: Config, s: Sizes): Readonly<Record<string, RopeFeature>> {
@@ -231,4 +235,35 @@ const diffLlama = family({
   },
 });
 
-export const RARE_FAMILIES = [modernBert, japanese, ctrl, aria, diffLlama];
+/** Of up to so many keys none is left out. */
+const doge = family({
+  types: ['doge'],
+  features: (c) => {
+    // Its mixtures choose by what other tokens' routers say, so that answers change with the text's length.
+    c.only('is_moe', false);
+    c.ignore('num_experts', 'num_experts_per_tok', 'norm_topk_prob', 'hidden_bias');
+    const s = sizesOf(c);
+    const norm = rms(c);
+    const windows = sameWindow(c, s.layers);
+    return build('doge', c, s, {
+      norm,
+      rope: ropeOf(c, s),
+      attention: (i) => ({
+        ...{ headDim: s.headDim + WEIGHT_ROOM, qkNorm: { norm, over: 'head' }, weighedKeys: true },
+        ...(windows[i] !== undefined && { window: windows[i] }),
+      }),
+      mlp: () => gated(c),
+      biases: biasesBy(c, { attention_bias: [...ATTENTION_BIAS, 'keyStep'], mlp_bias: MLP_BIAS }),
+      more: { residualFactors: true, mostKeys: c.count('keep_window_size', 2048, 1) },
+    });
+  },
+  names: {
+    ...LLAMA_NAMES,
+    keyStep: 'self_attn.dt_proj',
+    keyRate: { name: 'self_attn.A', bare: true },
+    mixerResidual: { name: 'input_residual', bare: true },
+    mlpResidual: { name: 'post_attention_residual', bare: true },
+  },
+});
+
+export const RARE_FAMILIES = [modernBert, japanese, ctrl, aria, diffLlama, doge, rwkv];

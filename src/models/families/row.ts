@@ -1,22 +1,22 @@
 // A family of the decoder: features from a config, names of its tensors, and what a GGUF file of it says otherwise.
-import { CausalLM } from '../decoder.js';
-import { type DecoderEncoder, decoderWithHead } from '../decoder-encoder.js';
-import { classifies, classifiesTokens, refuseHeads } from '../encoder.js';
+import { CausalLM } from '../decoder/decoder.js';
+import { type DecoderEncoder, decoderWithHead } from '../encoders/decoder-encoder.js';
+import { classifies, classifiesTokens, refuseHeads } from '../encoders/encoder.js';
 import { defaultsOf } from './defaults.js';
-import type { Config } from '../config.js';
-import { Config as ConfigReader, type Json } from '../config.js';
+import type { Config } from '../files/config.js';
+import { Config as ConfigReader, type Json } from '../files/config.js';
 import type { VarBuilder } from '../../nn/var-builder.js';
-import { type Features, keyed, keyKeeper } from '../features.js';
-import { endTokens } from '../generation-config.js';
+import { type Features, keyed, keyKeeper } from '../decoder/features.js';
+import { endTokens } from '../files/generation-config.js';
 import type { GgufForm, ModelKind, ModelOptions, ModelRow } from '../model-row.js';
-import type { ModelSource } from '../source.js';
-import { Shard } from '../shard.js';
-import { MODEL_ROLES } from '../roles.js';
-import { type Names, type Place, placesOf, type Where, Weights } from '../weights.js';
+import type { ModelSource } from '../files/source.js';
+import { Shard } from '../decoder/shard.js';
+import { MODEL_ROLES } from '../decoder/roles.js';
+import { type Names, numbered, type Place, placesOf, type Where, Weights } from '../decoder/weights.js';
 import { ggufFeatures, ggufNames, type GgufRow } from './gguf.js';
-import { ggufType, ggufTypes, Metadata } from './gguf-metadata.js';
-import { ggufForm } from './gguf-form.js';
-import { checkRouter } from './gguf-router.js';
+import { ggufType, ggufTypes, Metadata } from '../gguf/metadata.js';
+import { ggufForm } from '../gguf/form.js';
+import { checkRouter } from '../gguf/router.js';
 import { UnsupportedError } from '../../base/errors.js';
 
 export interface FamilyRow {
@@ -83,7 +83,7 @@ function placed(names: Names, source: ModelSource, prefixes: readonly string[]):
 }
 
 const layerTensors = (name: string, i: number): RegExp =>
-  new RegExp(`^${name.replace(/[.*+?^$()|[\]\\]/g, '\\$&').replace('{i}', String(i))}\\.`);
+  new RegExp(`^${numbered(name.replace(/[.*+?^$()|[\]\\]/g, '\\$&'), i)}\\.`);
 /** Of a model that makes vectors a head may be missing: then the embedding stands for it, and nobody asks. */
 function headless(features: Features, names: Names, source: ModelSource): Features {
   const stored = (kind: string): boolean =>

@@ -1,8 +1,8 @@
 // Mixtures whose attention differs between full layers and those with windows: Laguna and MiMo.
 import { FormatError, UnsupportedError } from '../../base/errors.js';
-import type { Config, Json } from '../config.js';
-import type { Attention, Experts } from '../features.js';
-import type { RopeFeature } from '../rope.js';
+import type { Config, Json } from '../files/config.js';
+import type { Attention, Experts } from '../decoder/features.js';
+import type { RopeFeature } from '../decoder/rope.js';
 import {
   ATTENTION_BIAS,
   biasesBy,

@@ -1,0 +1,214 @@
+// One layer of a decoder: which modules its features call for, and how their answers meet the residual.
+import { type Init, normal, ONE } from '../../nn/init.js';
+import { dropout } from '../../nn/layers.js';
+import { Module } from '../../nn/module.js';
+import type { Tensor } from '../../tensor/tensor.js';
+import { DifferentialMixer } from './differential-attention.js';
+import { ExpertAttentionMixer } from './expert-attention.js';
+import type { Features, Layer, Mixer, Mlp } from './features.js';
+import { LayerInput } from './layer-inputs.js';
+import { AttentionMixer, ConvMixer, LatentMixer, type MixerContext, type Norm, norm } from './mixers.js';
+import { Dense, dense, DenseWithExperts, Mixture } from './mlp.js';
+import {
+  BesideMixer,
+  ChannelDeltaMixer,
+  DeltaMixer,
+  FadingMixer,
+  Mamba1Mixer,
+  MambaMixer,
+  RecurrenceMixer,
+} from './recurrent-mixers.js';
+import { FadingMeanMixer, FedBackMixer } from './rwkv.js';
+import { SharedMambaMixer } from './shared-branch.js';
+import { Laurel, StreamBlock } from './streams.js';
+import { WeighedKeysMixer } from './weighed-keys.js';
+import type { Weights } from './weights.js';
+
+export type MixerModule =
+  | AttentionMixer
+  | ExpertAttentionMixer
+  | DifferentialMixer
+  | WeighedKeysMixer
+  | LatentMixer
+  | ConvMixer
+  | DeltaMixer
+  | ChannelDeltaMixer
+  | MambaMixer
+  | Mamba1Mixer
+  | RecurrenceMixer
+  | FadingMixer
+  | FadingMeanMixer
+  | FedBackMixer
+  | BesideMixer
+  | SharedMambaMixer;
+export type MlpModule = Dense | Mixture | DenseWithExperts;
+
+function mixer(w: Weights, f: Mixer, hidden: number, deep: Init): MixerModule | undefined {
+  switch (f.kind) {
+    case 'attention':
+      if (f.weighedKeys) return new WeighedKeysMixer(w, f, hidden, deep);
+      if (f.differential) return new DifferentialMixer(w, f, hidden, deep);
+      return f.experts ? new ExpertAttentionMixer(w, f, hidden) : new AttentionMixer(w, f, hidden, deep);
+    case 'latent':
+      return new LatentMixer(w, f, hidden, deep);
+    case 'conv':
+      return new ConvMixer(w, f, hidden, deep);
+    case 'delta':
+      return new DeltaMixer(w, f, hidden, deep);
+    case 'channel delta':
+      return new ChannelDeltaMixer(w, f, hidden, deep);
+    case 'mamba2':
+      return new MambaMixer(w, f, hidden, deep);
+    case 'mamba':
+      return new Mamba1Mixer(w, f, hidden, deep);
+    case 'recurrence':
+      return new RecurrenceMixer(w, f, hidden, deep);
+    case 'fading':
+      return new FadingMixer(w, f, hidden, deep);
+    case 'fading mean':
+      return new FadingMeanMixer(w, f, hidden, deep);
+    case 'fed back':
+      return new FedBackMixer(w, f, hidden, deep);
+    case 'shared':
+      return new SharedMambaMixer(w, f, hidden, deep);
+    case 'beside':
+      return new BesideMixer(w, f, hidden, deep);
+    case 'none':
+      return undefined;
+  }
+}
+function mlp(w: Weights, f: Mlp, { hiddenSize: n, norm }: Features, deep: Init): MlpModule | undefined {
+  if (f.kind === 'none') return undefined;
+  if (f.kind === 'both') return new DenseWithExperts(w, f, n, norm, deep);
+  return f.kind === 'dense' ? dense(w, f, n, deep) : new Mixture(w, f, n);
+}
+
+/** One layer of a decoder: a mixer over tokens (attention or another) and a feed-forward branch, with their norms. */
+export class Block extends Module {
+  /** The norm in front of the mixer; undefined where there is none. */
+  readonly beforeMixer: Norm | undefined;
+  /** The norm behind the mixer, before its result is added. */
+  readonly afterMixer: Norm | undefined;
+  /** The norm in front of the feed-forward branch. */
+  readonly beforeMlp: Norm | undefined;
+  /** The norm behind the feed-forward branch, before its result is added. */
+  readonly afterMlp: Norm | undefined;
+  /** Attention or what serves in its place; none where the feed-forward branch is all there is. */
+  readonly mixer: MixerModule | undefined;
+  /** None where the mixer is all there is. */
+  readonly mlp: MlpModule | undefined;
+  /** What tokens bring along for this layer alone, where the family has it. */
+  readonly input: LayerInput | undefined;
+  /** What the layer's answer is multiplied by, where that is stored. */
+  readonly factor: Tensor | undefined;
+  /** Where a token has several vectors: how the layer's answer reaches all of them. */
+  readonly streams: StreamBlock | undefined;
+  /** The narrow branch beside attention, where a token has several vectors. */
+  readonly laurel: Laurel | undefined;
+  /** What both branches are added to is multiplied by these, where a family has them. */
+  readonly residuals: readonly [mixer: Tensor, mlp: Tensor] | undefined;
+  readonly #parallel: Features['parallel'];
+  readonly #normedSums: boolean;
+  readonly #ontoNormed: Layer['ontoNormed'];
+  readonly #factor: number;
+
+  constructor(w: Weights, layer: Layer, f: Features) {
+    super();
+    const { hiddenSize: n } = f;
+    const norms = layer.norms ?? f.norms;
+    // What adds to the residual begins smaller in deep models.
+    const deep = normal(0, 0.02 / Math.sqrt(2 * f.layers.length));
+    const branches = { Mixer: layer.mixer.kind !== 'none', Mlp: layer.mlp.kind !== 'none' };
+    const place = (role: keyof Features['norms']): Norm | undefined =>
+      norms[role] && branches[role.endsWith('Mixer') ? 'Mixer' : 'Mlp']
+        ? norm(w, role, layer.norm ?? f.norm, n)
+        : undefined;
+    this.beforeMixer = place('beforeMixer');
+    this.afterMixer = place('afterMixer');
+    this.beforeMlp = f.parallel === 'shared' ? undefined : place('beforeMlp');
+    this.afterMlp = place('afterMlp');
+    this.mixer = mixer(w, layer.mixer, n, deep);
+    this.mlp = mlp(w, layer.mlp, f, deep);
+    if (f.layerInputs) this.input = new LayerInput(w, f.layerInputs, f, deep);
+    if (f.streams) {
+      this.streams = new StreamBlock(w, f.streams, f);
+      this.laurel = new Laurel(w, f.streams, f);
+    }
+    if (f.residualFactors) this.residuals = [w.tensor('mixerResidual', [n], ONE), w.tensor('mlpResidual', [n], ONE)];
+    if (f.layerFactors) this.factor = w.tensor('layerFactor', [1]);
+    this.#parallel = f.parallel;
+    this.#normedSums = f.normedSums ?? false;
+    this.#ontoNormed = layer.ontoNormed;
+    this.#factor = f.branchFactor ?? 1;
+  }
+  /**
+   * x (batch, time, hidden) to the same shape; the context holds positions and caches, `drop` is the share dropped
+   * while training.
+   */
+  forward(x: Tensor, context: MixerContext, drop = 0): Tensor {
+    if (this.streams) return this.#inStreams(this.streams, x, context);
+    if (this.#normedSums) return this.#sums(x, context, drop);
+    if (this.#ontoNormed) return this.#onto(this.#ontoNormed, x, context, drop);
+    const branch = (y: Tensor, after: Norm | undefined): Tensor => {
+      const z = after ? after.forward(y) : y;
+      return dropout(this.#factor === 1 ? z : z.affine(this.#factor, 0), drop);
+    };
+    const first = this.beforeMixer ? this.beforeMixer.forward(x) : x;
+    if (this.#adds(drop)) {
+      const h = this.mixer.forward(first, context, x);
+      return this.mlp.forward(this.beforeMlp ? this.beforeMlp.forward(h) : h, h, context.step);
+    }
+    const mixed = this.mixer && branch(this.mixer.forward(first, context), this.afterMixer);
+    const kept = (y: Tensor, i: 0 | 1): Tensor => (this.residuals ? y.mul(this.residuals[i]) : y);
+    const h = this.#parallel || !mixed ? x : kept(x, 0).add(mixed);
+    if (!this.mlp) return h;
+    const second = this.#parallel === 'shared' ? first : this.beforeMlp ? this.beforeMlp.forward(h) : h;
+    const { mlp } = this;
+    const made = mlp instanceof DenseWithExperts ? mlp.forward(second, h) : mlp.forward(second);
+    const fed = branch(made, this.afterMlp);
+    const y = this.#parallel && mixed ? x.add(mixed).add(fed) : kept(h, 1).add(fed);
+    const joined = this.input ? this.input.forward(y, context) : y;
+    return this.factor ? joined.mul(this.factor) : joined;
+  }
+  /** Whether both branches are added as they are. */
+  #adds(drop: number): this is { readonly mixer: AttentionMixer; readonly mlp: Dense } {
+    const { mixer, mlp, afterMixer, afterMlp, input, factor, residuals } = this;
+    const plain =
+      drop === 0 &&
+      this.#factor === 1 &&
+      !this.#parallel &&
+      ![afterMixer, afterMlp, input, factor, residuals].some(Boolean);
+    return plain && mixer instanceof AttentionMixer && mlp instanceof Dense;
+  }
+  /** With norms of the sums. */
+  #sums(x: Tensor, context: MixerContext, drop: number): Tensor {
+    const add = (to: Tensor, y: Tensor, norm: Norm | undefined): Tensor => {
+      const sum = to.add(dropout(y, drop));
+      return norm ? norm.forward(sum) : sum;
+    };
+    const h = this.mixer ? add(x, this.mixer.forward(x, context), this.afterMixer) : x;
+    return this.mlp ? add(h, this.mlp.forward(h), this.afterMlp) : h;
+  }
+  /** With branches added to what their norms made. */
+  #onto(factors: NonNullable<Layer['ontoNormed']>, x: Tensor, context: MixerContext, drop: number): Tensor {
+    const joined = (y: Tensor, branch: Tensor, [own, added]: readonly [number, number]): Tensor =>
+      y.affine(own, 0).add(dropout(branch.affine(added, 0), drop));
+    const first = (this.beforeMixer as Norm).forward(x);
+    const h = joined(first, (this.mixer as MixerModule).forward(first, context), factors.mixer);
+    const second = (this.beforeMlp as Norm).forward(h);
+    return joined(second, (this.mlp as MlpModule).forward(second), factors.mlp);
+  }
+  /** Over several vectors a token, (streams, b, t, hidden). */
+  #inStreams(streams: StreamBlock, all: Tensor, context: MixerContext): Tensor {
+    const through = (norm: Norm | undefined, y: Tensor): Tensor => (norm ? norm.forward(y) : y);
+    const predicted = streams.predict(all);
+    const active = streams.active(predicted);
+    const first = through(this.beforeMixer, active);
+    const mixed = active.add(through(this.afterMixer, (this.mixer as MixerModule).forward(first, context)));
+    const h = mixed.add((this.laurel as Laurel).forward(first)).affine(Math.SQRT1_2, 0);
+    const fed = through(this.afterMlp, (this.mlp as Dense).forward(through(this.beforeMlp, h)));
+    const corrected = streams.correct(predicted, h.add(fed));
+    const own = (this.input as LayerInput).addition(streams.scaled(streams.active(corrected)), context);
+    return streams.addBehindFirst(corrected, own);
+  }
+}

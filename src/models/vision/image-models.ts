@@ -1,0 +1,147 @@
+// Pictures to classes, and pictures beside texts: vision models with what their folders say about pictures and words.
+import { join } from 'node:path';
+import { ArgumentError } from '../../base/errors.js';
+import { type HubOptions, modelPath } from '../../hub/index.js';
+import { readJsonFile } from '../../io/json-file.js';
+import { readPicture } from '../../media/pictures.js';
+import type { BuilderOptions } from '../../nn/var-builder.js';
+import { noGrad } from '../../tensor/autograd.js';
+import { tensor } from '../../tensor/create.js';
+import type { Device } from '../../tensor/device.js';
+import { keep, scope } from '../../tensor/scope.js';
+import { Tensor } from '../../tensor/tensor.js';
+import { loadTokenizer, type Tokenizer } from '../../tokenizers/index.js';
+import type { ImageText } from './clip.js';
+import { PictureProcessor, processorConfig } from './images.js';
+import { loadModel } from '../load.js';
+import type { VisionModel } from './vision-model.js';
+
+/** A file's path or bytes, or numbers (3, height, width) that are ready for the model. */
+export type ImageInput = string | Uint8Array | Tensor;
+
+/** None where the folder does not say how pictures become numbers: such a model takes tensors alone. */
+function processorOf(dir: string): PictureProcessor | undefined {
+  const c = processorConfig(dir);
+  if (!c) return undefined;
+  const processor = new PictureProcessor(c, readJsonFile(join(dir, 'config.json')).model_type);
+  c.refuseUnread();
+  return processor;
+}
+/** Several pictures as one tensor (b, 3, height, width). */
+function pixels(images: readonly ImageInput[], processor: PictureProcessor | undefined, device: Device): Tensor {
+  if (images.length === 0) throw new ArgumentError('images: the list is empty; give one picture at least');
+  const list = images.map((image) => {
+    if (image instanceof Tensor) return (image.rank === 3 ? image.unsqueeze(0) : image).to(device);
+    const picture = readPicture(image);
+    if (!processor)
+      throw new ArgumentError(
+        'images: neither preprocessor_config.json nor processor_config.json of the folder tells how pictures become ' +
+          'numbers; give a tensor (3, height, width) of those that the model takes',
+      );
+    const { data, width, height } = processor.of(picture);
+    return tensor(data, { shape: [1, 3, height, width], device });
+  });
+  return list[0].cat(list.slice(1), 0);
+}
+const rowsOf = (t: Tensor): number[][] => t.cast('f32').toArray() as number[][];
+
+export interface Classified {
+  readonly label: string;
+  readonly score: number;
+}
+
+/** Pictures to classes (ViT, DINOv2, Swin, ResNet and others). */
+export class ImageClassifier {
+  /** The network itself. */
+  readonly model: VisionModel;
+  /** How pictures become numbers: size, mean, spread; none where the folder does not say. */
+  readonly processor: PictureProcessor | undefined;
+  constructor(model: VisionModel, processor: PictureProcessor | undefined) {
+    this.model = model;
+    this.processor = processor;
+  }
+  /** A folder, or owner/name on the Hugging Face hub. */
+  static async load(name: string, options: BuilderOptions & HubOptions = {}): Promise<ImageClassifier> {
+    const dir = await modelPath(name, options);
+    const { model } = loadModel<VisionModel>(dir, { ...options, kind: 'vision' });
+    if (!model.classifier) throw new ArgumentError(`${dir}: the model has no classifier`);
+    return new ImageClassifier(model, processorOf(dir));
+  }
+  /** The likeliest classes of a picture, the best first. */
+  async classify(image: ImageInput, top = 5): Promise<Classified[]> {
+    const { dtype, device } = this.model.parameters()[0];
+    const [scores] = scope(() =>
+      noGrad(() => rowsOf(this.model.forward(pixels([image], this.processor, device).cast(dtype)).softmax(-1))),
+    );
+    return scores
+      .map((score, i) => ({ label: this.model.labels[i] ?? String(i), score }))
+      .sort((a, b) => b.score - a.score)
+      .slice(0, top);
+  }
+  /** Gives the weights' memory back. */
+  dispose(): void {
+    this.model.dispose();
+  }
+}
+
+/** Pictures and texts as vectors of one space (CLIP, SigLIP). */
+export class ImageTextModel {
+  /** The network itself. */
+  readonly model: ImageText;
+  /** How texts become tokens. */
+  readonly tokenizer: Tokenizer;
+  /** How pictures become numbers: size, mean, spread; none where the folder does not say. */
+  readonly processor: PictureProcessor | undefined;
+  constructor(model: ImageText, tokenizer: Tokenizer, processor: PictureProcessor | undefined) {
+    this.model = model;
+    this.tokenizer = tokenizer;
+    this.processor = processor;
+  }
+  /** A folder, or owner/name on the Hugging Face hub. */
+  static async load(name: string, options: BuilderOptions & HubOptions = {}): Promise<ImageTextModel> {
+    const dir = await modelPath(name, options);
+    const { model } = loadModel<ImageText>(dir, { ...options, kind: 'image-text' });
+    return new ImageTextModel(model, loadTokenizer(dir), processorOf(dir));
+  }
+  #device(): Device {
+    return this.model.logitScale.device;
+  }
+  #texts(texts: readonly string[]): Tensor {
+    const limit = this.model.text.maxTokens;
+    const rows = texts.map((t) => this.tokenizer.encode(t, { maxLength: limit }));
+    // SigLIP was trained on texts padded to their full length, and looks at the padding.
+    const time = this.model.pairwise ? limit : Math.max(...rows.map((r) => r.length));
+    const pad = this.tokenizer.roleId('pad') ?? 0;
+    const shape = [rows.length, time];
+    const device = this.#device();
+    const ids = Int32Array.from(rows.flatMap((r) => [...r, ...Array<number>(time - r.length).fill(pad)]));
+    const mask = Float32Array.from(rows.flatMap((r) => Array.from({ length: time }, (_, i) => Number(i < r.length))));
+    return this.model.embedText(tensor(ids, { shape, device }), tensor(mask, { shape, device }));
+  }
+  #images(images: readonly ImageInput[]): Tensor {
+    return this.model.embedImage(pixels(images, this.processor, this.#device()).cast(this.model.logitScale.dtype));
+  }
+  /** Vectors of length 1. */
+  async embedTexts(texts: readonly string[]): Promise<Float32Array[]> {
+    return this.#vectors(() => this.#texts(texts));
+  }
+  /** Vectors of length 1, one a picture. */
+  async embedImages(images: readonly ImageInput[]): Promise<Float32Array[]> {
+    return this.#vectors(() => this.#images(images));
+  }
+  async #vectors(make: () => Tensor): Promise<Float32Array[]> {
+    const t = keep(scope(() => noGrad(() => make().cast('f32').contiguous())));
+    const data = (await t.data()) as Float32Array;
+    const [n, width] = t.shape;
+    t.dispose();
+    return Array.from({ length: n }, (_, i) => data.slice(i * width, (i + 1) * width));
+  }
+  /** How well each picture fits each text: shares that sum to 1 (CLIP), or a probability a pair (SigLIP). */
+  async scores(images: readonly ImageInput[], texts: readonly string[]): Promise<number[][]> {
+    return scope(() => noGrad(() => rowsOf(this.model.scores(this.#images(images), this.#texts(texts)))));
+  }
+  /** Gives the weights' memory back. */
+  dispose(): void {
+    this.model.dispose();
+  }
+}

@@ -1,0 +1,289 @@
+// Pictures as vision models want them: resized, cropped and brought to a scale, as a folder's files say.
+import { existsSync } from 'node:fs';
+import { join } from 'node:path';
+import { ArgumentError, UnsupportedError } from '../../base/errors.js';
+import { readJsonFile } from '../../io/json-file.js';
+import { MOST_PIXELS, type Picture } from '../../media/pictures.js';
+import { centerCrop, resize, resizeNumbers, SMOOTH_FILTERS } from '../../media/resize.js';
+import { Config, isObject } from '../files/config.js';
+
+export interface Size {
+  readonly height?: number;
+  readonly width?: number;
+  readonly shortest_edge?: number;
+  readonly longest_edge?: number;
+}
+const EDGES = ['height', 'width', 'shortest_edge', 'longest_edge'] as const satisfies (keyof Size)[];
+/** One number stands for all that it may mean; a list is height and width. */
+export function sizeOf(c: Config, name: string, fallback: Size): Size {
+  if (!c.has(name)) return fallback;
+  const given = c.get(name);
+  if (Array.isArray(given)) {
+    const [height, width] = c.numbers(name, 2);
+    return sizeOf(new Config({ [name]: { height, width } }, c.where), name, fallback);
+  }
+  const one = typeof given === 'number' ? c : (c.inner(name) as Config);
+  const names = one === c ? [name] : EDGES.filter((edge) => one.has(edge));
+  const sizes = names.map((edge) => one.count(edge, undefined, 1));
+  if (sizes.some((n) => n * n > MOST_PIXELS))
+    throw new UnsupportedError(`${c.where}: ${name} asks for more than ${MOST_PIXELS / 1e6} million pixels`);
+  return Object.fromEntries((one === c ? EDGES.slice(0, 3) : names).map((edge, i) => [edge, sizes[i] ?? sizes[0]]));
+}
+
+interface ColourScale {
+  readonly mean: readonly number[];
+  readonly std: readonly number[];
+}
+export const CLIP_COLOURS: ColourScale = {
+  mean: [0.48145466, 0.4578275, 0.40821073],
+  std: [0.26862954, 0.26130258, 0.27577711],
+};
+export const HALVES: ColourScale = { mean: [0.5, 0.5, 0.5], std: [0.5, 0.5, 0.5] };
+const IMAGENET: ColourScale = { mean: [0.485, 0.456, 0.406], std: [0.229, 0.224, 0.225] };
+const { fround } = Math;
+/** Numbers (3, height, width) by a table of 256 for each colour. */
+function planes({ width, height, rgb }: Picture, table: Float32Array): Float32Array {
+  const size = width * height;
+  const data = new Float32Array(3 * size);
+  for (let c = 0; c < 3; c++) for (let i = 0; i < size; i++) data[c * size + i] = table[256 * c + rgb[3 * i + c]];
+  return data;
+}
+/** How bytes of colours become the numbers that a model was trained on: float32 after every step, as NumPy does it. */
+export class Colours {
+  /** What becomes of each byte of each colour before the mean is taken away. */
+  readonly #scaled: Float32Array;
+  /** And after all steps. */
+  readonly #whole: Float32Array;
+  readonly mean: readonly number[];
+  readonly #std: readonly number[];
+  /** Divided by once more (EfficientNet). */
+  readonly #again: readonly number[] | undefined;
+  /**
+   * `unsaid` holds where files do not say. Of `how`, `centred` reads EfficientNet's fields, and `single` takes the
+   * factor as a float32.
+   */
+  constructor(c: Config, unsaid: ColourScale, how: { readonly centred?: boolean; readonly single?: boolean } = {}) {
+    const rescaled = c.flag('do_rescale', true);
+    const said = c.number('rescale_factor', 1 / 255);
+    const factor = rescaled ? (how.single ? fround(said) : said) : 1;
+    const offset = how.centred && c.flag('rescale_offset', false) && rescaled ? 1 : 0;
+    this.#scaled = Float32Array.from({ length: 768 }, (_, v) => fround((v % 256) * factor) - offset);
+    const normalized = c.flag('do_normalize', true);
+    const list = (name: string, fallback: readonly number[]): readonly number[] =>
+      c.has(name) ? c.numbers(name, 3) : fallback;
+    const [mean, std] = [list('image_mean', unsaid.mean), list('image_std', unsaid.std)];
+    this.mean = normalized ? mean : [0, 0, 0];
+    this.#std = normalized ? std : [1, 1, 1];
+    this.#again = how.centred && c.flag('include_top', true) ? std : undefined;
+    this.#whole = this.normalized(this.#scaled.slice());
+  }
+  /** Numbers (3, height, width). */
+  of(picture: Picture): Float32Array {
+    return planes(picture, this.#whole);
+  }
+  /** The first step alone. */
+  scaled(picture: Picture): Float32Array {
+    return planes(picture, this.#scaled);
+  }
+  /** The other steps, in place. */
+  normalized(data: Float32Array): Float32Array {
+    const size = data.length / 3;
+    for (let c = 0; c < 3; c++) {
+      const [mean, std, again] = [fround(this.mean[c]), fround(this.#std[c]), fround(this.#again?.[c] ?? 1)];
+      for (let i = c * size; i < (c + 1) * size; i++) data[i] = fround(fround(data[i] - mean) / std) / again;
+    }
+    return data;
+  }
+}
+
+/** A class of image processors: what holds where files leave it out, and what it does in its own way. */
+interface Processor {
+  readonly size: Size;
+  /** What a size of one number means. */
+  readonly square?: false;
+  readonly resample: number;
+  readonly colours: ColourScale;
+  /** The side of what it keeps of the middle; `crops`: also where it is not asked to. */
+  readonly crop?: number;
+  readonly crops?: true;
+  /** How much of a picture's side is kept. */
+  readonly share?: number;
+  /** ConvNeXt takes a share of small pictures and all of large ones; PoolFormer takes more and crops it. */
+  readonly shareOf?: 'small' | 'edges';
+  /** EfficientNet's fields of colours are read. */
+  readonly centred?: true;
+  /** Resizes numbers, not bytes. */
+  readonly numbers?: true;
+  /** It has no crop, whatever files say. */
+  readonly whole?: true;
+  /** Types of models whose files need not name it. */
+  readonly models?: readonly string[];
+}
+const square = (side: number): Size => ({ height: side, width: side });
+const CLIP: Processor = {
+  ...{ size: { shortest_edge: 224 }, square: false, resample: 3, colours: CLIP_COLOURS },
+  ...{ crop: 224, crops: true },
+};
+const MOBILE: Processor = { ...CLIP, size: { shortest_edge: 256 }, resample: 2, colours: HALVES };
+const PLAIN: Processor = { size: square(224), resample: 2, colours: HALVES };
+const RESNETS = ['convnext', 'convnextv2', 'resnet', 'regnet'];
+/** By the names that files give them. */
+export const PROCESSORS: Readonly<Record<string, Processor>> = {
+  CLIP: { ...CLIP, models: ['clip'] },
+  Bit: { ...CLIP, models: ['dinov2'] },
+  ViT: { ...PLAIN, models: ['vit', 'vit_msn', 'swin', 'swinv2'] },
+  Siglip: { ...PLAIN, resample: 3, square: false, models: ['siglip'] },
+  DeiT: { ...PLAIN, size: square(256), resample: 3, crop: 224, crops: true, models: ['deit'] },
+  Beit: { ...PLAIN, resample: 3, crop: 224, models: ['beit', 'data2vec-vision'] },
+  ConvNext: {
+    ...{ size: { shortest_edge: 384 }, square: false, resample: 3, colours: HALVES },
+    ...{ share: 224 / 256, shareOf: 'small', models: RESNETS },
+  },
+  MobileNetV1: { ...MOBILE, models: ['mobilenet_v1'] },
+  MobileNetV2: { ...MOBILE, models: ['mobilenet_v2'] },
+  EfficientNet: { ...PLAIN, size: square(346), resample: 3, crop: 289, centred: true, models: ['efficientnet'] },
+  PoolFormer: { ...CLIP, colours: IMAGENET, share: 0.9, shareOf: 'edges', models: ['poolformer'] },
+  Segformer: { ...PLAIN, size: square(512), colours: IMAGENET, whole: true, models: ['segformer'] },
+  DINOv3ViT: { ...PLAIN, colours: IMAGENET, numbers: true, models: ['dinov3_vit'] },
+  Gemma3: PLAIN,
+};
+
+/** The name that files give an image processor, without what its classes have in common; else a type of model's. */
+export function processorName(c: Config, modelType?: unknown): string {
+  const unnamed = Object.entries(PROCESSORS).find(([, { models }]) => models?.includes(modelType as string))?.[0];
+  return c
+    .text('image_processor_type', c.has('feature_extractor_type') ? c.text('feature_extractor_type') : unnamed)
+    .replace(/(ImageProcessor|FeatureExtractor)(Fast|Pil)?$/, '')
+    .replace(/^ConvNeXT$/i, 'ConvNext');
+}
+/** Fields of processors without effect on their numbers. */
+export function ignoreBookkeeping(c: Config): void {
+  c.ignore('processor_class', 'do_convert_rgb', 'data_format', 'input_data_format', 'device', 'disable_grouping');
+  c.ignore('return_tensors', 'default_to_square', 'image_processor_type', 'feature_extractor_type');
+  c.ignore('_valid_processor_keys');
+}
+
+/**
+ * What a folder says of its pictures: a part of processor_config.json, as newer folders have it, else
+ * preprocessor_config.json; nothing where neither does.
+ */
+export function processorConfig(dir: string): Config | undefined {
+  const [both, own] = ['processor_config.json', 'preprocessor_config.json'].map((name) => join(dir, name));
+  const inside = existsSync(both) ? new Config(readJsonFile(both), both).get('image_processor') : undefined;
+  if (isObject(inside)) return new Config(inside, `${both}: image_processor`);
+  return existsSync(own) ? new Config(readJsonFile(own), own) : undefined;
+}
+
+/** By a folder's preprocessor_config.json. */
+export class PictureProcessor {
+  readonly #kind: Processor;
+  readonly #size: Size | undefined;
+  /** How much of a picture's side is kept. */
+  readonly #share: number | undefined;
+  readonly #resample: number;
+  readonly #crop: Required<Pick<Size, 'height' | 'width'>> | undefined;
+  readonly #colours: Colours;
+
+  /** `modelType` tells the processor where the files do not. */
+  constructor(c: Config, modelType?: unknown) {
+    const name = processorName(c, modelType);
+    if (!Object.hasOwn(PROCESSORS, name))
+      throw new UnsupportedError(
+        `${c.where}: the image processor ${name} is not known; ${Object.keys(PROCESSORS).join(', ')} are`,
+      );
+    const kind = (this.#kind = PROCESSORS[name]);
+    ignoreBookkeeping(c);
+    for (const padding of ['do_pad', 'pad_size']) c.only(padding, false, null);
+    c.only('do_flip_channel_order', false);
+    // About maps of labels, which stand beside pictures in training.
+    c.ignore('do_reduce_labels', 'reduce_labels');
+    // PoolFormer's older files say in one word what it does anyway.
+    if (kind.shareOf === 'edges') c.only('do_resize_and_center_crop', true);
+    // Gemma 3 may cut long pictures up, where it is asked to; PaliGemma's folders say how many tokens follow.
+    c.only('do_pan_and_scan', false);
+    c.ignore('pan_and_scan_min_crop_size', 'pan_and_scan_max_num_crops', 'pan_and_scan_min_ratio_to_activate');
+    c.ignore('image_seq_length');
+    // Null is PoolFormer's word for no share.
+    const unshared = kind.share === undefined || (kind.shareOf === 'edges' && c.json.crop_pct === null);
+    this.#share = unshared ? undefined : c.number('crop_pct', kind.share);
+    this.#size = this.#sizeSaid(c);
+    this.#resample = c.count('resample', kind.resample);
+    if (kind.numbers) this.#requireNumbers(c);
+    this.#crop = this.#cropSaid(c);
+    this.#colours = new Colours(c, kind.colours, { centred: kind.centred ?? false, single: kind.numbers ?? false });
+  }
+  /** What PyTorch does to bytes, or in another way than Pillow, is not served where numbers are resized. */
+  #requireNumbers(c: Config): void {
+    c.only('resample', ...SMOOTH_FILTERS);
+    c.only('do_center_crop', false);
+    if (!c.flag('do_rescale', true))
+      throw new UnsupportedError(`${c.where}: do_rescale is ${c.json.do_rescale}; this processor is served with it`);
+  }
+  #sizeSaid(c: Config): Size | undefined {
+    const given = sizeOf(c, 'size', this.#kind.size);
+    const meant = c.flag('default_to_square', this.#kind.square ?? true)
+      ? { height: given.height, width: given.width }
+      : { shortest_edge: given.shortest_edge };
+    const size = typeof c.get('size') === 'number' ? (meant as Size) : given;
+    if (!c.flag('do_resize', true)) return undefined;
+    const [sides, edge] = [size.height !== undefined && size.width !== undefined, size.shortest_edge !== undefined];
+    if (size.longest_edge !== undefined || sides === edge || (this.#kind.shareOf === 'small' && !edge))
+      throw new UnsupportedError(
+        `${c.where}: size is ${JSON.stringify(c.get('size'))}; served is ` +
+          (this.#kind.shareOf === 'small' ? 'shortest_edge' : 'either height and width or shortest_edge'),
+      );
+    const share = this.#share ?? 1;
+    const shared = [size.height, size.width, size.shortest_edge].filter((n) => n !== undefined).map((n) => n / share);
+    if (shared.some((n) => !(n >= 1 && n ** 2 <= MOST_PIXELS)))
+      throw new UnsupportedError(
+        `${c.where}: crop_pct is ${share}, which asks for no pixel or more than ${MOST_PIXELS / 1e6} million`,
+      );
+    return size;
+  }
+  #cropSaid(c: Config): Required<Pick<Size, 'height' | 'width'>> | undefined {
+    const { crop, crops, whole } = this.#kind;
+    const { height, width } = sizeOf(c, 'crop_size', crop === undefined ? {} : square(crop));
+    if (!c.flag('do_center_crop', crops ?? false) || whole) return undefined;
+    if (height === undefined || width === undefined)
+      throw new UnsupportedError(
+        `${c.where}: crop_size is ${JSON.stringify(c.get('crop_size')) ?? 'missing'}; served are height and width`,
+      );
+    return { height, width };
+  }
+  /** The size that a picture gets first. */
+  #target(p: Picture): readonly [height: number, width: number] {
+    const { height, width, shortest_edge: edge } = this.#size as Size;
+    if (this.#kind.shareOf === 'small' && (edge as number) >= 384) return [edge as number, edge as number];
+    const larger = (n: number): number => Math.trunc(n / (this.#share ?? 1));
+    const square = this.#kind.shareOf === 'edges' && this.#share !== undefined && height === width;
+    const side = edge ?? (square ? height : undefined);
+    if (side === undefined) return [larger(height as number), larger(width as number)];
+    const short = larger(side);
+    const long = Math.trunc((short * Math.max(p.width, p.height)) / Math.min(p.width, p.height));
+    if (short * long > MOST_PIXELS)
+      throw new ArgumentError(
+        `image: ${p.width} x ${p.height} pixels; with ${short} on the shorter side they would be more than ` +
+          `${MOST_PIXELS / 1e6} million`,
+      );
+    return p.width <= p.height ? [long, short] : [short, long];
+  }
+  #resized(p: Picture): Picture {
+    if (!this.#size) return p;
+    const [height, width] = this.#target(p);
+    const resized = resize(p, width, height, this.#resample);
+    const edge = this.#size.shortest_edge;
+    return this.#kind.shareOf === 'small' && edge !== undefined ? centerCrop(resized, edge, edge) : resized;
+  }
+  /** Numbers (3, height, width) and their size. */
+  of(picture: Picture): { readonly data: Float32Array; readonly height: number; readonly width: number } {
+    if (this.#kind.numbers && this.#size) {
+      const [height, width] = this.#target(picture);
+      const scaled = this.#colours.scaled(picture);
+      const sized = resizeNumbers(scaled, [picture.height, picture.width], [height, width], this.#resample);
+      return { data: this.#colours.normalized(sized), height, width };
+    }
+    const resized = this.#resized(picture);
+    const sized = this.#crop ? centerCrop(resized, this.#crop.width, this.#crop.height) : resized;
+    return { data: this.#colours.of(sized), width: sized.width, height: sized.height };
+  }
+}
