@@ -3,7 +3,8 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { builtinModel, type GenerationRequest, LanguageModel, type Piece } from '../src/engine/index.js';
-import { type EngineOptions, TextEngine } from '../src/engine/text-engine.js';
+import type { EngineOptions } from '../src/engine/engine-options.js';
+import { TextEngine } from '../src/engine/text-engine.js';
 import { type CausalLM, Llama, loadModel } from '../src/models/index.js';
 import { greedyRows } from '../src/parity/models.js';
 import { VarBuilder, VarMap } from '../src/nn/index.js';

@@ -5,7 +5,7 @@ import { test } from 'node:test';
 import { simOptions } from '../src/driver/sim.js';
 import { DRAW_ROW, gpuOf } from '../src/backends/generation.js';
 import { Chooser, rawLogprobs } from '../src/engine/choose.js';
-import { DeviceDraws, DrawRows } from '../src/engine/device-draws.js';
+import { DeviceDraws, DrawRows } from '../src/engine/steps/device-draws.js';
 import type { GenerationRequest } from '../src/engine/request.js';
 import { randomStream } from '../src/engine/sampler.js';
 import { tensor } from '../src/tensor/create.js';

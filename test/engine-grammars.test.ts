@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { mock, test } from 'node:test';
 import { ArgumentError, DisposedError } from '../src/base/errors.js';
 import { packageRoot } from '../src/base/paths.js';
-import { type GrammarState, GrammarWorker } from '../src/engine/grammar.js';
+import { type GrammarState, GrammarWorker } from '../src/engine/grammar/grammar.js';
 import type { Grammar } from '../src/engine/request.js';
 import { loadTokenizer } from '../src/tokenizers/index.js';
 

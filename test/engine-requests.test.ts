@@ -15,7 +15,7 @@ import {
   QueueFullError,
   TextEngine,
 } from '../src/engine/index.js';
-import { type GrammarCompiler, GrammarWorker } from '../src/engine/grammar.js';
+import { type GrammarCompiler, GrammarWorker } from '../src/engine/grammar/grammar.js';
 import { completionOf } from '../src/engine/reply.js';
 import { keep } from '../src/tensor/scope.js';
 import type { Tensor } from '../src/tensor/tensor.js';
@@ -105,6 +105,12 @@ test('stop tokens, end tokens and lengths', async () => {
   assert.equal(kept.text, '<|endoftext|><|endoftext|>');
   assert.equal((await ask({ maxTokens: 0 })).reason, 'length');
   await assert.rejects(ask({ minTokens: 5, maxTokens: 4 }), /minTokens 5 is more than maxTokens 4/);
+  const bound = await ask({ minTokens: 20, grammar: { kind: 'regex', pattern: 'yes' } });
+  assert.deepEqual(
+    [bound.text, bound.reason],
+    ['yes', 'end'],
+    'a grammar that has no more ends the answer all the same',
+  );
   const room = engine.limits.contextTokens - model.encode('ROMEO:').length;
   assert.equal((await ask({ maxTokens: 10_000, ignoreEnd: true })).tokens.length, room, 'the context is full');
 });
@@ -175,6 +181,30 @@ test('guesses change nothing but the number of steps', async () => {
   await drafted.dispose();
 });
 
+test('who guesses, and who asks about a prompt, keeps to its own rows beside others', async () => {
+  const prompts = ['the king the king the king the', 'ROMEO:', 'my lord, my lord, my'].map((t) => model.encode(t));
+  const asked = prompts.map((prompt, seed) => ({ prompt, seed, maxTokens: 24, ignoreEnd: true }));
+  const alone = [];
+  for (const o of asked) alone.push((await ask(o)).tokens);
+  const both = await Promise.all(asked.map((o, i) => ask({ ...o, ...(i !== 1 && { speculate: 'prompt-lookup' }) })));
+  assert.deepEqual(
+    both.map((told) => told.tokens),
+    alone,
+  );
+  const about = { prompt: prompts[2], promptLogprobs: true, maxTokens: 0 };
+  const numbers = (list: readonly Piece[]): number[] =>
+    list.flatMap((p) => p.promptLogprobs ?? []).map((l) => l.logprob);
+  const want = numbers(await pieces(about));
+  // The others write by the time that the prompt comes, so that all rows of a step are wanted.
+  const writing = [0, 1].map((i) => ask(asked[i]));
+  const got = numbers(await pieces({ ...about, priority: 1, cacheSalt: 'later' }));
+  want.forEach((logprob, i) => assert.ok(Math.abs(logprob - got[i]) < 1e-3, `${i}: ${logprob} and ${got[i]}`));
+  assert.deepEqual(
+    (await Promise.all(writing)).map((told) => told.tokens),
+    alone.slice(0, 2),
+  );
+});
+
 test('what is cancelled ends within a token, whoever cancels', async () => {
   const abort = new AbortController();
   let [seen, finish] = [0, ''];
@@ -227,6 +257,12 @@ test('what cannot be done is refused at once, by name', async () => {
     ask({ logitBias: new Map(Array.from({ length: 1024 }, (_, i) => [i, -Infinity])) }),
     /no token is left/,
   );
+  // Filters have nothing to choose from then.
+  for (const filter of [{ topK: 3 }, { topP: 0.5 }, { minP: 0.1 }, { typicalP: 0.5 }])
+    await assert.rejects(
+      ask({ allowedTokens: [5], logitBias: new Map([[5, -Infinity]]), temperature: 1, ...filter }),
+      /no token is left/,
+    );
   const small = new TextEngine(model.model, model.tokenizer, { maxRunning: 1, maxWaiting: 1 });
   const first = [small.submit(full({})), small.submit(full({}))];
   assert.throws(

@@ -5,8 +5,8 @@ import { after, test } from 'node:test';
 import { z } from 'zod';
 import { ArgumentError } from '../src/base/errors.js';
 import { packageRoot } from '../src/base/paths.js';
-import { GrammarWorker } from '../src/engine/grammar.js';
-import { keptSchema } from '../src/engine/kept-schema.js';
+import { GrammarWorker } from '../src/engine/grammar/grammar.js';
+import { keptSchema } from '../src/engine/grammar/kept-schema.js';
 import { loadTokenizer } from '../src/tokenizers/index.js';
 
 const VOCABULARY = 1024;

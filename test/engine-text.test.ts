@@ -1,9 +1,18 @@
 // Vocabularies, sampling and streaming text.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { ArgumentError } from '../src/base/errors.js';
-import { type GenerateStats, LanguageModel, PlainDecoder, Sampler, TextStream, trainBpe } from '../src/engine/index.js';
+import { ArgumentError, DisposedError } from '../src/base/errors.js';
+import {
+  ContextError,
+  type GenerateStats,
+  LanguageModel,
+  PlainDecoder,
+  Sampler,
+  TextStream,
+  trainBpe,
+} from '../src/engine/index.js';
 import { tokenizerFromJson } from '../src/tokenizers/index.js';
+import { keyed } from '../src/models/decoder/features.js';
 import { Llama } from '../src/models/index.js';
 import { VarBuilder, VarMap } from '../src/nn/index.js';
 import { Generator } from '../src/tensor/random.js';
@@ -161,4 +170,61 @@ test('a model streams as many tokens as asked, the same for the same seed, and s
   await assert.rejects(async () => {
     for await (const _ of model.tokens(new Array(70).fill(1))) assert.fail();
   }, /70 tokens, the model has 64 positions/);
+});
+
+test('longer tables leave those that recorded steps read as they are', () => {
+  const { model } = small();
+  const { mixer } = model.config.layers[0];
+  const rope = keyed(mixer)?.rope;
+  assert.ok(rope);
+  const short = model.tables(rope, 16);
+  const before = [...short.cos.get(3).dataSync()];
+  const long = model.tables(rope, 100_000);
+  assert.ok(long.cos.shape[0] >= 100_000);
+  assert.deepEqual([...short.cos.get(3).dataSync()], before);
+  assert.equal(model.tables(rope, 16), short);
+  model.dispose();
+  assert.throws(() => short.cos.get(3).dataSync(), DisposedError);
+});
+
+test('a model that is disposed of ends what is under way, and takes no more', async () => {
+  const all = async (source: AsyncIterable<string>): Promise<string> => {
+    let text = '';
+    for await (const piece of source) text += piece;
+    return text;
+  };
+  const gone = (e: unknown): boolean => e instanceof DisposedError && /the model \w+ was disposed of/.test(e.message);
+  const model = small();
+  const long = { maxTokens: 60, temperature: 0, stop: [] };
+  const pieces = model.generate('the cat', long);
+  await pieces.next();
+  const more = all(pieces);
+  const [vectors, score] = [model.embed(['the', 'cat', 'sat on the mat']), model.score('the', ' cat sat')];
+  const answer = model.batch(['the'], { maxTokens: 60 });
+  model.dispose();
+  model.dispose();
+  const ends = await Promise.allSettled([more, vectors, score]);
+  assert.ok(ends.every((end) => end.status === 'rejected' && gone(end.reason)));
+  assert.equal((await answer)[0].reason, 'aborted');
+  for (const asked of [
+    () => all(model.generate('the')),
+    () => model.batch(['the']),
+    () => model.embed(['the']),
+    () => model.score('the', ' cat'),
+    () => model.beamSearch('the', { beams: 2 }),
+    async () => model.reply('the'),
+  ])
+    await assert.rejects(asked, gone);
+});
+
+test('texts that a model cannot read make no vectors, and one bad prompt ends its batch', async () => {
+  const model = small();
+  await assert.rejects(
+    model.embed(['the', 'cat '.repeat(80)]),
+    /embed: text 1 has \d+ tokens, the model has 64 positions/,
+  );
+  await assert.rejects(model.batch(['the', 'cat '.repeat(80)], { maxTokens: 60 }), ContextError);
+  await model.engine().dispose();
+  assert.ok(model.engine().status().tokens < 60, 'the other answer was ended');
+  model.dispose();
 });

@@ -156,7 +156,7 @@ test('a thread that dies fails its requests, and one that cannot begin says why'
   await assert.rejects(failing.dispose(), /no end/);
   await assert.rejects(
     startEngine({ command: 'test', values: { device: 'cpu', context: 'x' } }, () => {}),
-    (e: unknown) => e instanceof ArgumentError && /--context "x" is not a number/.test(e.message),
+    (e: unknown) => e instanceof ArgumentError && /--context "x" is not a whole number from 0/.test(e.message),
   );
 });
 const loaded = loadEngine(undefined, { device: 'cpu' });

@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { test } from 'node:test';
-import { FusedStep } from '../src/engine/fused-step.js';
+import { FusedStep } from '../src/engine/steps/fused-step.js';
 import { GraphDecoder, LanguageModel, PlainDecoder } from '../src/engine/index.js';
 import { noGrad, QTensor, type Tensor, tensor } from '../src/index.js';
 import { loadTensors } from '../src/io/index.js';

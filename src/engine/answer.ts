@@ -3,10 +3,10 @@
 import type { Tokenizer } from '../tokenizers/index.js';
 import { ArgumentError } from '../base/errors.js';
 import { Chooser, type DrawRule, NONE_LEFT, type RawLogprob, rawLogprobs } from './choose.js';
-import { DeviceDraws } from './device-draws.js';
+import { DeviceDraws } from './steps/device-draws.js';
 import type { DraftModel } from './draft.js';
 import type { Rows } from './executor.js';
-import type { GrammarCompiler, GrammarState } from './grammar.js';
+import type { GrammarCompiler, GrammarState } from './grammar/grammar.js';
 import { lookUp } from './lookup.js';
 import type { FinishReason, GenerationRequest, TokenLogprob, Usage } from './request.js';
 import type { Item } from './scheduler.js';

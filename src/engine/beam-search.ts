@@ -1,7 +1,7 @@
 // Beam search over a decoder: a prompt once, then a token of every beam at a time over one cache.
 import type { CausalLM, DecoderCache } from '../models/index.js';
-import { type BeamOptions, type Hypothesis, searchBeams } from '../models/beams.js';
-import { rowsOfData } from '../models/seq2seq.js';
+import { type BeamOptions, type Hypothesis, searchBeams } from '../models/seq2seq/beams.js';
+import { rowsOfData } from '../models/seq2seq/seq2seq.js';
 import { noGrad } from '../tensor/autograd.js';
 import { tensor } from '../tensor/create.js';
 import { keep, scope } from '../tensor/scope.js';

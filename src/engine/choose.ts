@@ -133,18 +133,24 @@ export class Chooser {
   }
   /** The next token of an answer, after `tokens` of which the last `written` are its own. The row stays as it is. */
   choose(row: Float32Array, tokens: readonly number[], written: number, mask?: TokenMask): number {
-    const changed = this.#changed(row, tokens, written, mask);
-    const token = draw(changed, this.#filter, this.#filter.temperature === 0 ? 0 : uniformAt(this.#seed, written));
-    if (changed[token] === -Infinity) throw new ArgumentError(NONE_LEFT);
+    const early = this.#ends.length > 0 && written < (this.#request.minTokens ?? 0);
+    const drawn = this.#draw(this.#changed(row, tokens, early, mask), written);
+    // Where a grammar has nothing but the end left, an answer is as long as it can be.
+    const token = drawn ?? (early && mask ? this.#draw(this.#changed(row, tokens, false, mask), written) : undefined);
+    if (token === undefined) throw new ArgumentError(NONE_LEFT);
     return token;
+  }
+  #draw(row: Float32Array, written: number): number | undefined {
+    const token = draw(row, this.#filter, this.#filter.temperature === 0 ? 0 : uniformAt(this.#seed, written));
+    return row[token] === -Infinity ? undefined : token;
   }
   /** Counts a token that was written. */
   wrote(token: number): void {
     if (this.#counting) this.#written.set(token, (this.#written.get(token) ?? 0) + 1);
   }
-  #changed(row: Float32Array, tokens: readonly number[], written: number, mask: TokenMask | undefined): Float32Array {
-    const { logitBias, repetitionPenalty = 1, repetitionWindow = Infinity, minTokens = 0 } = this.#request;
-    const early = written < minTokens && this.#ends.length > 0;
+  /** A row under all rules; `early`: without the tokens that end an answer. */
+  #changed(row: Float32Array, tokens: readonly number[], early: boolean, mask: TokenMask | undefined): Float32Array {
+    const { logitBias, repetitionPenalty = 1, repetitionWindow = Infinity } = this.#request;
     if (!this.#allowed && !mask && !logitBias?.size && repetitionPenalty === 1 && !this.#counting && !early) return row;
     this.#copy ??= new Float32Array(row.length);
     const x = this.#copy;

@@ -3,8 +3,8 @@
 import { bytesOf } from '../base/dtype.js';
 import type { CausalLM, DecoderCache } from '../models/index.js';
 import { cacheDType, cacheWidth } from '../nn/kv-cache.js';
-import { keyed, keyKeeper, WIDEST_HEAD } from '../models/features.js';
-import { ropeRegime } from '../models/rope.js';
+import { keyed, keyKeeper, WIDEST_HEAD } from '../models/decoder/features.js';
+import { ropeRegime } from '../models/decoder/rope.js';
 import { noGrad } from '../tensor/autograd.js';
 import { tensor } from '../tensor/create.js';
 import { scope } from '../tensor/scope.js';

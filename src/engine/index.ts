@@ -2,7 +2,7 @@
 export { END_OF_TEXT, trainBpe } from './bpe.js';
 export { builtinModel } from './builtin-model.js';
 export { type Decoder, PlainDecoder } from './decoder.js';
-export { GraphDecoder } from './graph-decoder.js';
+export { GraphDecoder } from './steps/graph-decoder.js';
 export {
   type GenerateOptions,
   type GenerateStats,
@@ -14,7 +14,8 @@ export {
 export { type MemoryOptions, type MemoryPlan, planMemory } from './memory-plan.js';
 export { type Perplexity, perplexity, type PerplexityOptions } from './perplexity.js';
 export type { StepChannel, StepGroup } from './ranks.js';
-export { type EngineOptions, type StepTimes, TextEngine } from './text-engine.js';
+export type { EngineOptions, StepTimes } from './engine-options.js';
+export { TextEngine } from './text-engine.js';
 export { loadEngine } from './load-engine.js';
 export { type Completion, Reply } from './reply.js';
 export { Sampler, type SamplingOptions } from './sampler.js';

@@ -1,9 +1,9 @@
 // A model with its tokenizer: a prompt in, text out piece by piece.
 import type { DType } from '../base/dtype.js';
-import { ArgumentError, IndexError } from '../base/errors.js';
+import { ArgumentError, DisposedError, IndexError } from '../base/errors.js';
 import type { CausalLM, ExpertDivision, ShardGroup, StageGroup } from '../models/index.js';
 import { loadModel } from '../models/load.js';
-import { BatchStep } from '../models/step.js';
+import { BatchStep } from '../models/decoder/step.js';
 import { type HubOptions, modelPath } from '../hub/index.js';
 import type { CacheType } from '../nn/kv-cache.js';
 import { noGrad } from '../tensor/autograd.js';
@@ -19,17 +19,18 @@ import {
   TextStream,
   type Tokenizer,
 } from '../tokenizers/index.js';
-import type { BeamOptions } from '../models/beams.js';
+import type { BeamOptions } from '../models/seq2seq/beams.js';
 import { builtinModel } from './builtin-model.js';
 import { beamSearch } from './beam-search.js';
 import { type Decoder, PlainDecoder } from './decoder.js';
-import { GraphDecoder } from './graph-decoder.js';
+import { GraphDecoder } from './steps/graph-decoder.js';
 import { offThread } from './off-thread.js';
 import { PagedDecoder } from './paged-decoder.js';
 import { type Completion, Reply } from './reply.js';
 import type { GenerationRequest, TokenLogprob } from './request.js';
 import { Sampler, type SamplingOptions } from './sampler.js';
-import { type EngineOptions, TextEngine } from './text-engine.js';
+import type { EngineOptions } from './engine-options.js';
+import { TextEngine } from './text-engine.js';
 
 /** Options of `generate` and `tokens`: how tokens are drawn, and when to end. */
 export interface GenerateOptions extends SamplingOptions {
@@ -121,6 +122,10 @@ export class LanguageModel {
   /** A decoder that no answer uses at the moment: what it captured serves the next one. */
   #idle: Decoder | undefined;
   #engine: TextEngine | undefined;
+  #disposed = false;
+  /** Steps outside of the engine that are under way, and what waits for them. */
+  #steps = 0;
+  #whenQuiet: (() => void) | undefined;
 
   constructor(model: CausalLM, tokenizer: Tokenizer, decoder: (model: CausalLM) => Decoder = fastest) {
     this.model = model;
@@ -169,6 +174,18 @@ export class LanguageModel {
     return tally.stats();
   }
 
+  /** Runs what reads the weights, perhaps on another thread; a model disposed of meanwhile keeps them until the end. */
+  async #step<T>(f: () => Promise<T>): Promise<T> {
+    this.#steps++;
+    try {
+      return await f();
+    } finally {
+      if (--this.#steps === 0) this.#whenQuiet?.();
+    }
+  }
+  #alive(what: string): void {
+    if (this.#disposed) throw new DisposedError(`${what}: the model ${this.model.config.family} was disposed of`);
+  }
   /** Refuses prompts and limits that make no sense. */
   #check(prompt: readonly number[], maxTokens: number): void {
     const { maxPositions, vocabSize } = this.model.config;
@@ -187,6 +204,7 @@ export class LanguageModel {
   async *#draw(prompt: readonly number[], options: GenerateOptions, tally: Tally): AsyncGenerator<number, void> {
     const { maxTokens = 256, signal } = options;
     const { eosTokenIds, maxPositions } = this.model.config;
+    this.#alive('generate');
     this.#check(prompt, maxTokens);
     this.#alike('generate');
     const sampler = new Sampler(options);
@@ -202,9 +220,10 @@ export class LanguageModel {
           tally.reason = 'aborted';
           break;
         }
-        const token = sampler.plainGreedy
-          ? await decoder.runGreedy(next)
-          : await decoder.runSampled(next, sampler, history);
+        const token = await this.#step(() =>
+          sampler.plainGreedy ? decoder.runGreedy(next) : decoder.runSampled(next, sampler, history),
+        );
+        this.#alive('generate');
         tally.ran();
         if (eosTokenIds.includes(token)) {
           tally.reason = 'end';
@@ -216,7 +235,7 @@ export class LanguageModel {
         next = [token];
       }
     } finally {
-      if (this.#idle) decoder.dispose();
+      if (this.#idle || this.#disposed) decoder.dispose();
       else {
         decoder.reset();
         this.#idle = decoder;
@@ -269,6 +288,7 @@ export class LanguageModel {
   ): Promise<BeamAnswer[]> {
     const { maxTokens = 256 } = options;
     const ids = typeof prompt === 'string' ? this.encode(prompt) : prompt;
+    this.#alive('beamSearch');
     this.#check(ids, maxTokens);
     this.#alike('beamSearch');
     const limit = Math.min(maxTokens, this.model.config.maxPositions - ids.length);
@@ -279,6 +299,7 @@ export class LanguageModel {
   }
   /** The engine behind chat, batch and score: made at first use, or here with options of one's own. */
   engine(options: EngineOptions = {}): TextEngine {
+    this.#alive('engine');
     this.#engine ??= new TextEngine(this.model, this.tokenizer, options);
     return this.#engine;
   }
@@ -311,8 +332,14 @@ export class LanguageModel {
     return this.reply(this.tokenizer.encode(templates.render(messages, options), { special: false }), options);
   }
   /** Answers to many prompts, computed together, in their order. */
-  batch(prompts: readonly string[], options: RequestOptions = {}): Promise<Completion[]> {
-    return Promise.all(prompts.map((p) => this.reply(p, options).done));
+  async batch(prompts: readonly string[], options: RequestOptions = {}): Promise<Completion[]> {
+    const replies: Reply[] = [];
+    try {
+      for (const prompt of prompts) replies.push(this.reply(prompt, options));
+      return await Promise.all(replies.map(({ done }) => done));
+    } finally {
+      for (const reply of replies) reply.cancel(); // where one failed, nobody waits for the others
+    }
   }
   /** How likely the model holds a continuation of a prompt to be, token by token. */
   async score(prompt: string, continuation: string): Promise<Score> {
@@ -321,6 +348,7 @@ export class LanguageModel {
     const pieces: TokenLogprob[] = [];
     for await (const p of this.engine().submit({ prompt: ids, promptLogprobs: true, maxTokens: 0 }))
       pieces.push(...(p.promptLogprobs ?? []));
+    if (pieces.length < ids.length - 1) this.#alive('score'); // who ends an engine ends its answers, too
     const mine = pieces.slice(Math.max(0, before - 1));
     const logprobs = mine.map((l) => l.logprob);
     return { tokens: mine.map((l) => l.token), logprobs, total: logprobs.reduce((a, b) => a + b, 0) };
@@ -330,18 +358,25 @@ export class LanguageModel {
     this.#alike('embed');
     const { device } = this.model;
     const vectors: Float32Array[] = [];
-    for (const text of texts) {
+    for (const [i, text] of texts.entries()) {
       const ids = this.encode(text);
-      const y = await offThread(this.model, () =>
-        scope(() =>
-          noGrad(() => {
-            const given = tensor(Int32Array.from(ids), { shape: [1, ids.length], device });
-            const x = this.model.hidden(given, new BatchStep(device, ids.length, undefined, undefined));
-            return this.model.norm
-              .forward(x.narrow(1, ids.length - 1, 1))
-              .reshape([-1])
-              .cast('f32');
-          }),
+      const { maxPositions } = this.model.config;
+      if (ids.length === 0) throw new ArgumentError(`embed: text ${i} is empty, and the model has no start token`);
+      if (ids.length > maxPositions)
+        throw new ArgumentError(`embed: text ${i} has ${ids.length} tokens, the model has ${maxPositions} positions`);
+      this.#alive('embed');
+      const y = await this.#step(() =>
+        offThread(this.model, () =>
+          scope(() =>
+            noGrad(() => {
+              const given = tensor(Int32Array.from(ids), { shape: [1, ids.length], device });
+              const x = this.model.hidden(given, new BatchStep(device, ids.length, undefined, undefined));
+              return this.model.norm
+                .forward(x.narrow(1, ids.length - 1, 1))
+                .reshape([-1])
+                .cast('f32');
+            }),
+          ),
         ),
       );
       const data = (await y.data()) as Float32Array;
@@ -361,15 +396,21 @@ export class LanguageModel {
     const { bosTokenId } = this.model.config;
     return ids.length === 0 && bosTokenId !== undefined ? [bosTokenId] : ids;
   }
-  /** Gives weights and caches back. */
+  /** Gives weights and caches back, after the steps that are under way; answers end by a DisposedError. */
   dispose(): void {
+    if (this.#disposed) return;
+    this.#disposed = true;
     this.#idle?.dispose();
     this.#idle = undefined;
     const engine = this.#engine;
     this.#engine = undefined;
+    const free = (): void => {
+      if (this.#steps === 0) this.model.dispose();
+      else this.#whenQuiet = () => this.model.dispose();
+    };
     // An engine under way finishes its step first: it reads the weights.
-    if (engine) void engine.dispose().then(() => this.model.dispose());
-    else this.model.dispose();
+    if (engine) void engine.dispose().then(free);
+    else free();
   }
 }
 

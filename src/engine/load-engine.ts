@@ -1,8 +1,9 @@
 // An engine by a model's name.
 import { basename } from 'node:path';
 import { builtinModel } from './builtin-model.js';
+import type { EngineOptions } from './engine-options.js';
 import { LanguageModel, type ModelOptions } from './language-model.js';
-import { type EngineOptions, TextEngine } from './text-engine.js';
+import { TextEngine } from './text-engine.js';
 
 /** An engine over a model of its own, by name or path; both end together. */
 export async function loadEngine(

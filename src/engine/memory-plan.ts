@@ -120,7 +120,8 @@ export function planMemory(model: CausalLM, o: MemoryOptions = {}): MemoryPlan {
     if (need > fitting)
       throw new OutOfMemoryError(
         `engine: ${need} pages of ${pageTokens} tokens are ${gib(need * perPage)}; beside weights of ` +
-          `${gib(weightBytes)} and ${gib(scratchBytes)} to work in there is room for ${fitting} (${gib(room)} of ${gib(free)} free): ` +
+          `${gib(weightBytes)} and ${gib(scratchBytes)} to work in there is room for ${fitting} ` +
+          `(${gib(room)} of ${gib(free)} free): ` +
           `ask for a context of at most ${fitting * pageTokens} tokens`,
       );
   }

@@ -2,24 +2,24 @@
 // recorded; where the device can, it draws the tokens too.
 import type { Memory } from '../backends/backend.js';
 import type { CausalLM, WholeAttend } from '../models/index.js';
-import { keyed, remembers } from '../models/features.js';
+import { keyed, remembers } from '../models/decoder/features.js';
 import { cacheDType } from '../nn/kv-cache.js';
 import { noGrad } from '../tensor/autograd.js';
 import { zeros } from '../tensor/create.js';
 import { keep, scope } from '../tensor/scope.js';
 import { Tensor } from '../tensor/tensor.js';
 import { type DrawSizes, PROMPT_PIECE } from '../backends/generation.js';
-import { DeviceDraws, DrawRows } from './device-draws.js';
+import { DeviceDraws, DrawRows } from './steps/device-draws.js';
 import { type Executor, type Flight, readRows, type Rows, rowWidths, type Work } from './executor.js';
-import { LoneStep } from './lone-step.js';
+import { LoneStep } from './steps/lone-step.js';
 import { offThread } from './off-thread.js';
-import { type LayerPages, type PagedLayout, PagedStep, type Run } from './paged-step.js';
-import { PROMPT_GRAIN, RecordedPrompts, type Writing } from './recorded-prompts.js';
-import { RecordedSteps } from './recorded-steps.js';
-import { bucketOf, DRAW_WORDS, type Placed, Recorder } from './recorder.js';
+import { type LayerPages, type PagedLayout, PagedStep, type Run } from './steps/paged-step.js';
+import { PROMPT_GRAIN, RecordedPrompts, type Writing } from './steps/recorded-prompts.js';
+import { RecordedSteps } from './steps/recorded-steps.js';
+import { bucketOf, DRAW_WORDS, type Placed, Recorder } from './steps/recorder.js';
 import { NOT_READ, type Sequence } from './sequence.js';
-import { StepNumbers } from './step-numbers.js';
-import { WholeAttention } from './whole-attention.js';
+import { StepNumbers } from './steps/step-numbers.js';
+import { WholeAttention } from './steps/whole-attention.js';
 
 export interface PagedOptions {
   readonly pages: number;
@@ -291,7 +291,9 @@ export class PagedExecutor implements Executor {
     const short = this.#single ? 0 : flat.filter((w) => w.tokens.length === 1).length;
     const first = short > 0 && this.#whole?.takes(short) ? short : 0;
     const state = first > 0 ? numbers.put(this.#stateOf(flat.slice(0, first)), [4 * first]) : undefined;
-    const chosen = wanted.length < total ? numbers.put(Int32Array.from(wanted), [wanted.length]) : undefined;
+    // Also where all of them are wanted: they lie in another order than the work.
+    const asTheyLie = wanted.length === total && wanted.every((row, i) => row === i);
+    const chosen = asTheyLie ? undefined : numbers.put(Int32Array.from(wanted), [wanted.length]);
     const runs = this.#runs(flat, (words, shape) => numbers.put(words, shape));
     return scope(() =>
       noGrad(() => {

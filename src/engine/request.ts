@@ -43,7 +43,10 @@ export interface GenerationRequest {
   readonly prompt: readonly number[];
   /** Default: as many as the context has room for. */
   readonly maxTokens?: number;
-  /** Until so many tokens are written, neither an end token nor a stop token is drawn; default 0. */
+  /**
+   * Until so many tokens are written, neither an end token nor a stop token is drawn, unless its grammar leaves nothing
+   * else; default 0.
+   */
   readonly minTokens?: number;
   /** How many answers; answer i draws with seed + i. Default 1. */
   readonly n?: number;

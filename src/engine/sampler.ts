@@ -134,12 +134,16 @@ function typical(list: readonly Weighed[], share: number): Weighed[] {
   return ordered.slice(0, n).map(({ w }) => w);
 }
 
-/** A token by a number in [0, 1). The same logits and number always give the same token. */
+/**
+ * A token by a number in [0, 1). The same logits and number always give the same token; where all are -Infinity, it is
+ * one of these.
+ */
 export function draw(logits: Float32Array, filter: Filter, uniform: number): number {
   const { temperature, topK, topP, minP, typicalP = 1 } = filter;
   const best = argmax(logits);
   if (temperature === 0) return best;
   const top = logits[best];
+  if (top === -Infinity) return best; // distances from it are no numbers
   if (topK === 0 && topP === 1 && minP === 0 && typicalP === 1) {
     if (scratch.length < logits.length) scratch = new Float64Array(logits.length);
     let sum = 0;

@@ -6,65 +6,17 @@ import type { ChatTemplates, Tokenizer } from '../tokenizers/index.js';
 import { checkAdmission, type EngineFacts } from './admission.js';
 import { Answer, type AnswerShared, Request } from './answer.js';
 import { DraftModel } from './draft.js';
+import type { EngineOptions, StepTimes } from './engine-options.js';
 import { type Executor, pageable, type Rows, SoloExecutor, type Work } from './executor.js';
-import { type GrammarCompiler, GrammarWorker } from './grammar.js';
+import { GrammarWorker } from './grammar/grammar.js';
 import { PagedExecutor } from './paged-executor.js';
-import { planMemory, stepTokensOf, type MemoryOptions, type MemoryPlan } from './memory-plan.js';
+import { planMemory, stepTokensOf, type MemoryPlan } from './memory-plan.js';
 import { agreedPlan, followSteps, LeadingExecutor, ranksOf, type StepGroup } from './ranks.js';
 import { Rates } from './rates.js';
 import type { Engine, EngineLimits, EngineStatus, Generation, GenerationRequest } from './request.js';
 import { type Item, Scheduler } from './scheduler.js';
 import { Sequence } from './sequence.js';
 import { type PieceSink, PieceStream, TokenTexts } from './stream.js';
-
-/** Options of an engine: memory, batches, speculation. */
-export interface EngineOptions extends MemoryOptions {
-  /** What APIs call the model; default: its family. */
-  readonly name?: string;
-  /** Requests that may wait before others are refused; default 1024. */
-  readonly maxWaiting?: number;
-  /** Whether beginnings that were computed are used again; default true. */
-  readonly reuse?: boolean;
-  /** Steps with at most so many sequences are recorded; default 256. */
-  readonly maxRecorded?: number;
-  /**
-   * Whether a step may begin before the tokens of the one before are read, where the device draws them; default true.
-   */
-  readonly ahead?: boolean;
-  /** A smaller model of the same vocabulary that guesses for requests which ask for it; its owner disposes of it. */
-  readonly draft?: CausalLM;
-  /** Makes grammars; default: loaded at first use. */
-  readonly grammars?: GrammarCompiler;
-  /** All ranks that share the model; only where both its layers and its rows are divided. */
-  readonly ranks?: StepGroup;
-  /**
-   * Told on rank 0 when a step failed that ranks computed together: they have ended, and no request is answered now.
-   */
-  readonly onBroken?: (error: Error) => void;
-  /** Told after every step where the host's time went. */
-  readonly onStep?: (times: StepTimes) => void;
-}
-/** Milliseconds that the host spent on a step, and how large it was. */
-export interface StepTimes {
-  /** Sequences that had tokens in it. */
-  readonly sequences: number;
-  /** Tokens of all of them. */
-  readonly tokens: number;
-  /** Whether it began before the tokens of the step before were read. */
-  readonly ahead: boolean;
-  /** Until it was clear who is due. */
-  readonly plan: number;
-  /** Until it was enqueued. */
-  readonly enqueue: number;
-  /** Texts of the step before and handing them out. */
-  readonly tell: number;
-  /** Waiting for its tokens. */
-  readonly wait: number;
-  /** Taking them: what ends, what goes on. */
-  readonly take: number;
-  /** When its tokens were taken, on the clock of `performance.now()`. */
-  readonly at: number;
-}
 
 /** Milliseconds that a step, once computed, waits for the masks of its grammars. */
 const LATE_MASK = 100;

@@ -1,7 +1,7 @@
 // Numbers of a step, gathered first and sent to the device in one upload.
-import { tensor } from '../tensor/create.js';
-import type { Device } from '../tensor/device.js';
-import type { Tensor } from '../tensor/tensor.js';
+import { tensor } from '../../tensor/create.js';
+import type { Device } from '../../tensor/device.js';
+import type { Tensor } from '../../tensor/tensor.js';
 
 export class StepNumbers {
   readonly #device: Device;

@@ -1,6 +1,6 @@
 // Steps with one new token a sequence, recorded once for each size of batch. Where the device draws, tokens come from
 // the step before and the draws are part of the recording.
-import type { Tensor } from '../tensor/tensor.js';
+import type { Tensor } from '../../tensor/tensor.js';
 import { type DeviceDraws, DrawRows } from './device-draws.js';
 import type { PagedLayout } from './paged-step.js';
 import {
@@ -12,7 +12,7 @@ import {
   type Recorder,
   type Results,
 } from './recorder.js';
-import { NOT_READ, type Sequence } from './sequence.js';
+import { NOT_READ, type Sequence } from '../sequence.js';
 
 /**
  * A recorded step. Its numbers: how rows are drawn, tokens, positions, slots, lengths, then tables of `width` pages.

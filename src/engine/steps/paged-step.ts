@@ -1,15 +1,15 @@
 // A step over tokens of many sequences at once, laid out one after another: each layer's products see one batch, keys
 // and values go to their pages by one store, attention reads pages by table.
-import { gpuOf } from '../backends/generation.js';
-import { UnsupportedError } from '../base/errors.js';
-import type { AttendOptions, LatentRun, Scan, Step, WholeAttend } from '../models/index.js';
-import { seen } from '../models/step.js';
-import { cacheTypeOf, cacheWidth, inCache } from '../nn/kv-cache.js';
-import { type AnyLinear, productWeight } from '../nn/layers.js';
-import type { Device } from '../tensor/device.js';
-import { storeRows } from '../tensor/dispatch.js';
-import { keeper } from '../tensor/scope.js';
-import { Tensor } from '../tensor/tensor.js';
+import { gpuOf } from '../../backends/generation.js';
+import { UnsupportedError } from '../../base/errors.js';
+import type { AttendOptions, LatentRun, Scan, Step, WholeAttend } from '../../models/index.js';
+import { seen } from '../../models/decoder/step.js';
+import { cacheTypeOf, cacheWidth, inCache } from '../../nn/kv-cache.js';
+import { type AnyLinear, productWeight } from '../../nn/layers.js';
+import type { Device } from '../../tensor/device.js';
+import { storeRows } from '../../tensor/dispatch.js';
+import { keeper } from '../../tensor/scope.js';
+import { Tensor } from '../../tensor/tensor.js';
 
 /** Keys and values (or latents and turned keys) of a layer, a row a token: (pages * pageTokens, width). */
 export type LayerPages = readonly [keys: Tensor, values: Tensor];

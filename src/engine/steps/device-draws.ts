@@ -1,12 +1,12 @@
 // Draws on a GPU: what each row of a step asks for, as the numbers that kernels/sample.hip reads; and what sequences
 // keep there between steps: their tokens for penalties, allowed tokens, biases.
-import type { GpuBackend } from '../backends/gpu/gpu.js';
-import type { BatchDraws } from '../backends/gpu/sample.js';
-import { DRAW_ROW, type DrawSizes, MOST_CHANGES, MOST_LIKELY } from '../backends/generation.js';
-import { ArgumentError } from '../base/errors.js';
-import type { DrawRule } from './choose.js';
-import { origin } from './sampler.js';
-import type { Sequence } from './sequence.js';
+import type { GpuBackend } from '../../backends/gpu/gpu.js';
+import type { BatchDraws } from '../../backends/gpu/sample.js';
+import { DRAW_ROW, type DrawSizes, MOST_CHANGES, MOST_LIKELY } from '../../backends/generation.js';
+import { ArgumentError } from '../../base/errors.js';
+import type { DrawRule } from '../choose.js';
+import { origin } from '../sampler.js';
+import type { Sequence } from '../sequence.js';
 
 /** What a sequence keeps on the device. */
 interface Kept {

@@ -1,5 +1,5 @@
 // What an engine and a thread of grammars say to each other.
-import type { Grammar } from './request.js';
+import type { Grammar } from '../request.js';
 
 /** To the thread. */
 export type GrammarTask =

@@ -1,4 +1,4 @@
-// The thread behind src/engine/grammar.ts: compiles grammars and keeps a matcher for every answer under way.
+// The thread behind src/engine/grammar/grammar.ts: compiles grammars and keeps a matcher for every answer under way.
 import { readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { dirname } from 'node:path';
@@ -7,7 +7,7 @@ import { parentPort } from 'node:worker_threads';
 import type { CompiledGrammar, GrammarCompiler, GrammarMatcher, StructuralTagFormat } from '@mlc-ai/web-xgrammar';
 import type { GrammarReply, GrammarTask } from './grammar-messages.js';
 import { BEGINNING } from './grammar-queue.js';
-import type { Grammar } from './request.js';
+import type { Grammar } from '../request.js';
 
 type Xgrammar = typeof import('@mlc-ai/web-xgrammar');
 const port = parentPort as NonNullable<typeof parentPort>;

@@ -1,12 +1,12 @@
 // A step whose token stands where device memory says: every layer's ops can be recorded once and replayed at any
 // position.
-import { UnsupportedError } from '../base/errors.js';
-import type { DecodeSteps } from '../backends/gpu/decode.js';
-import type { AttendOptions, DecoderCache, LatentRun, Step } from '../models/index.js';
-import { cacheTypeOf, inCache } from '../nn/kv-cache.js';
-import { storeRows } from '../tensor/dispatch.js';
-import type { Device } from '../tensor/device.js';
-import type { Tensor } from '../tensor/tensor.js';
+import { UnsupportedError } from '../../base/errors.js';
+import type { DecodeSteps } from '../../backends/gpu/decode.js';
+import type { AttendOptions, DecoderCache, LatentRun, Step } from '../../models/index.js';
+import { cacheTypeOf, inCache } from '../../nn/kv-cache.js';
+import { storeRows } from '../../tensor/dispatch.js';
+import type { Device } from '../../tensor/device.js';
+import type { Tensor } from '../../tensor/tensor.js';
 
 export class GraphStep implements Step {
   /** The most that the cache holds: tables are made for all of it. */

@@ -1,8 +1,8 @@
 // Steps in which some sequences write and others read their prompts, recorded by size: sequences that write, tokens of
 // prompts, pieces that these come in. Which tokens, sequences and pages these are is data, so a recording serves every
 // mix that fits it.
-import { PROMPT_PIECE } from '../backends/generation.js';
-import type { Tensor } from '../tensor/tensor.js';
+import { PROMPT_PIECE } from '../../backends/generation.js';
+import type { Tensor } from '../../tensor/tensor.js';
 import { type DeviceDraws, DrawRows } from './device-draws.js';
 import type { PagedLayout } from './paged-step.js';
 import {
@@ -14,7 +14,7 @@ import {
   type Recorder,
   type Results,
 } from './recorder.js';
-import { NOT_READ, type Sequence } from './sequence.js';
+import { NOT_READ, type Sequence } from '../sequence.js';
 
 /** Room of a recorded step. */
 interface Room {

@@ -1,16 +1,16 @@
 // Steps that are recorded once and repeated with other numbers in the same places: what all of them share.
-import type { Recorded } from '../backends/backend.js';
-import { DRAW_ROW } from '../backends/generation.js';
-import type { HostBuffer } from '../driver/driver.js';
-import type { CausalLM } from '../models/index.js';
-import { noGrad } from '../tensor/autograd.js';
-import { tensor } from '../tensor/create.js';
-import { castInto } from '../tensor/dispatch.js';
-import { keep, scope } from '../tensor/scope.js';
-import { Tensor } from '../tensor/tensor.js';
+import type { Recorded } from '../../backends/backend.js';
+import { DRAW_ROW } from '../../backends/generation.js';
+import type { HostBuffer } from '../../driver/driver.js';
+import type { CausalLM } from '../../models/index.js';
+import { noGrad } from '../../tensor/autograd.js';
+import { tensor } from '../../tensor/create.js';
+import { castInto } from '../../tensor/dispatch.js';
+import { keep, scope } from '../../tensor/scope.js';
+import { Tensor } from '../../tensor/tensor.js';
 import type { DeviceDraws } from './device-draws.js';
-import type { Work } from './executor.js';
-import { offThread } from './off-thread.js';
+import type { Work } from '../executor.js';
+import { offThread } from '../off-thread.js';
 
 /** Work with the pages its sequence held when the step was planned: one that is cancelled meanwhile holds none. */
 export interface Placed extends Work {

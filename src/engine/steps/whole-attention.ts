@@ -1,13 +1,13 @@
 // Attention of a recorded step from the product that makes queries, keys and values: one launch turns, stores and
 // weighs, for one token of each of any number of sequences over pages.
-import { decodes, gpuOf } from '../backends/generation.js';
-import type { CausalLM } from '../models/index.js';
-import { AttentionMixer } from '../models/mixers.js';
-import type { RopeTable } from '../models/rope.js';
-import type { WholeAttend, WholeMixer } from '../models/step.js';
-import { zeros } from '../tensor/create.js';
-import { keep } from '../tensor/scope.js';
-import { Tensor } from '../tensor/tensor.js';
+import { decodes, gpuOf } from '../../backends/generation.js';
+import type { CausalLM } from '../../models/index.js';
+import { AttentionMixer } from '../../models/decoder/mixers.js';
+import type { RopeTable } from '../../models/decoder/rope.js';
+import type { WholeAttend, WholeMixer } from '../../models/decoder/step.js';
+import { zeros } from '../../tensor/create.js';
+import { keep } from '../../tensor/scope.js';
+import { Tensor } from '../../tensor/tensor.js';
 import { attends } from './fused-step.js';
 import type { LayerPages } from './paged-step.js';
 

@@ -1,8 +1,8 @@
 // A recorded step of one sequence alone, or of a few, over pages: five launches a layer instead of some fifteen.
-import { gpuOf } from '../backends/generation.js';
-import type { CausalLM } from '../models/index.js';
-import { keep } from '../tensor/scope.js';
-import { Tensor } from '../tensor/tensor.js';
+import { gpuOf } from '../../backends/generation.js';
+import type { CausalLM } from '../../models/index.js';
+import { keep } from '../../tensor/scope.js';
+import { Tensor } from '../../tensor/tensor.js';
 import { FusedStep } from './fused-step.js';
 import { GraphDecoder } from './graph-decoder.js';
 import type { LayerPages } from './paged-step.js';

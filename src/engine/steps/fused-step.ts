@@ -1,9 +1,10 @@
 // One token, or one of each of a few sequences, through a decoder in few launches: products take norms, biases, gates
 // and residuals along, attention takes norms of queries and keys, the rope and the cache, and a mixture reads its
 // chosen experts alone. Which launches a layer has follows from its features.
-import type { DecodeSteps, NewToken, Product } from '../backends/gpu/decode.js';
-import type { Choice } from '../backends/gpu/decode-experts.js';
+import type { DecodeSteps, NewToken, Product } from '../../backends/gpu/decode.js';
+import type { Choice } from '../../backends/gpu/decode-experts.js';
 import {
+  areTwo,
   choiceFits,
   decodes,
   type DecodeType,
@@ -12,18 +13,18 @@ import {
   LATENT_PARTS,
   latentFits,
   type LatentSizes,
-} from '../backends/generation.js';
-import { bytesOf } from '../base/dtype.js';
-import type { CausalLM } from '../models/index.js';
-import type { Attention, Features, LatentAttention, Mixer, Mlp, NormFeature } from '../models/features.js';
-import { type AttentionMixer, LatentMixer, type Norm } from '../models/mixers.js';
-import { type Dense, Mixture } from '../models/mlp.js';
-import type { RopeFeature, RopeTable } from '../models/rope.js';
-import type { AnyLinear } from '../nn/layers.js';
-import { tensor, zeros } from '../tensor/create.js';
-import { QTensor } from '../tensor/qtensor.js';
-import { keep, scope } from '../tensor/scope.js';
-import { Tensor } from '../tensor/tensor.js';
+} from '../../backends/generation.js';
+import { bytesOf } from '../../base/dtype.js';
+import type { CausalLM } from '../../models/index.js';
+import type { Attention, Features, LatentAttention, Mixer, Mlp, NormFeature } from '../../models/decoder/features.js';
+import { type AttentionMixer, LatentMixer, type Norm } from '../../models/decoder/mixers.js';
+import { type Dense, Mixture } from '../../models/decoder/mlp.js';
+import type { RopeFeature, RopeTable } from '../../models/decoder/rope.js';
+import type { AnyLinear } from '../../nn/layers.js';
+import { tensor, zeros } from '../../tensor/create.js';
+import { QTensor } from '../../tensor/qtensor.js';
+import { keep, scope } from '../../tensor/scope.js';
+import { Tensor } from '../../tensor/tensor.js';
 
 /** Vectors of a step; they keep their memory as long as the graph lives. */
 interface Vectors {
@@ -73,11 +74,11 @@ const plainNorm = (f: NormFeature): boolean => f.kind === 'rms' && !f.weightless
 /** Attention that one launch does: everything but what stands here. */
 export function attends(a: Attention, like: Attention): boolean {
   const { alibi, chunk, sinks, clip, temperature, gated, qkNorm, rope, valueNorm, keysOf, outNorm, experts } = a;
-  const { valueDim, valueFactor, differential } = a;
+  const { valueDim, valueFactor, differential, weighedKeys } = a;
   const sizes = a.heads === like.heads && a.kvHeads === like.kvHeads && a.headDim === like.headDim;
   const extras = [
     ...[alibi, chunk, sinks, clip, temperature, gated, valueNorm, keysOf, outNorm, experts],
-    ...[valueDim, valueFactor, differential],
+    ...[valueDim, valueFactor, differential, weighedKeys],
   ].every((x) => x === undefined || x === false);
   const norms = !qkNorm || (qkNorm.over === 'head' && !qkNorm.afterRope && plainNorm(qkNorm.norm));
   return sizes && extras && norms && rope !== undefined && a.headDim <= 256;
@@ -239,13 +240,15 @@ export class FusedStep {
   #float(t: Tensor | undefined): Tensor | undefined {
     return t && (this.#wide.get(t) ?? t);
   }
-  /** Rows of several types follow one another, a launch each. */
+  /** Rows of several types follow one another, a launch each where there is none for both. */
   #product(
     l: AnyLinear,
     p: Omit<Product, 'weight' | 'type' | 'bias'> & { readonly out: Tensor; readonly residual?: Tensor },
   ): void {
     const { weight, bias } = l;
     if (!(weight instanceof QTensor)) return this.#steps.product({ ...p, weight, ...(bias && { bias }) });
+    if (areTwo(weight.parts) && !p.residual && !p.best)
+      return this.#steps.two({ ...p, parts: weight.parts, ...(bias && { bias }) });
     let from = 0;
     for (const { type, blocks } of weight.parts) {
       const rows = blocks.shape[0];

@@ -1,13 +1,13 @@
 // Answers that keep to a grammar: compiled and matched by xgrammar on threads of their own, so that neither the
 // engine's loop nor anyone's socket waits; masks are made while the model computes. One thread serves while grammars
 // compile quickly; whoever waits behind one that does not goes on elsewhere.
-import { ArgumentError, DisposedError } from '../base/errors.js';
-import { BYTE_CHARACTERS } from '../tokenizers/byte-level.js';
-import type { Tokenizer } from '../tokenizers/index.js';
-import type { TokenMask } from './choose.js';
+import { ArgumentError, DisposedError } from '../../base/errors.js';
+import { BYTE_CHARACTERS } from '../../tokenizers/byte-level.js';
+import type { Tokenizer } from '../../tokenizers/index.js';
+import type { TokenMask } from '../choose.js';
 import { BEGINNING, MatcherThread, type Patience } from './grammar-queue.js';
 import { keptGrammar } from './kept-schema.js';
-import type { Grammar } from './request.js';
+import type { Grammar } from '../request.js';
 
 /** One answer's place in its grammar. */
 export interface GrammarState {

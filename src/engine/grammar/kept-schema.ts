@@ -1,7 +1,7 @@
 // JSON schemas as xgrammar keeps them: what it passes over without a word is written in another way, or refused by
 // name.
-import { ArgumentError } from '../base/errors.js';
-import type { Grammar } from './request.js';
+import { ArgumentError } from '../../base/errors.js';
+import type { Grammar } from '../request.js';
 
 type Schema = Readonly<Record<string, unknown>>;
 const isSchema = (v: unknown): v is Schema => typeof v === 'object' && v !== null && !Array.isArray(v);
