@@ -42,5 +42,5 @@ test('what is no GPU is refused with what to do instead', () => {
   const { status, stderr } = wick('certify', '--device', 'cpu');
   assert.equal(status, 1);
   assert.match(stderr, /cpu is no GPU; wick parity --device cpu measures it/);
-  assert.match(wick('certify', '--jobs', '0', '--device', 'sim:32').stderr, /--jobs 0; a whole number from 1/);
+  assert.match(wick('certify', '--jobs', '0', '--device', 'sim:32').stderr, /--jobs "0" is not a whole number from 1/);
 });

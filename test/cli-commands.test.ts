@@ -25,6 +25,7 @@ test('every command has help, which does nothing else', () => {
     assert.equal(status, 0, `${name}: ${stderr}`);
     assert.match(stdout, new RegExp(`wick ${name}`));
     assert.equal(stderr, '', name);
+    for (const line of stdout.split('\n')) assert.ok(line.length <= 120, `${name}: ${line}`);
     assert.deepEqual(readdirSync(empty), []);
   }
 });
@@ -44,6 +45,7 @@ test('errors are one sentence, without a stack', () => {
     [['serve', '--tool-format', 'x'], 1],
     [['bench'], 1],
     [['bench', 'model', '--batch', '0'], 1],
+    [['bench', 'model', '--prompt', '1e2'], 1],
     [['embed', 'x'], 1],
     [['completion', 'tcsh'], 1],
   ] as const) {
@@ -53,6 +55,30 @@ test('errors are one sentence, without a stack', () => {
     assert.ok(!/^\s+at |unexpected error/m.test(r.stderr), r.stderr);
     if (args[0] !== 'nonsense') assert.equal(r.stderr.trim().split('\n').length, 1, r.stderr);
   }
+  assert.equal(
+    wick('generate', '--nonsense').stderr,
+    'wick generate: there is no option --nonsense; wick generate --help lists them\n',
+  );
+});
+
+test('what was mistyped is answered with what was meant', () => {
+  for (const [args, says] of [
+    [['sevre'], /^wick: there is no command "sevre"; did you mean wick serve\? wick --help lists all commands\n$/],
+    [['zzz'], /^wick: there is no command "zzz"\n\nwick: tensors/],
+    [
+      ['generate', '--modle', 'x'],
+      /^wick generate: there is no option --modle; did you mean --model\? wick generate --/,
+    ],
+    [['serve', '--zzz'], /^wick serve: there is no option --zzz; wick serve --help lists them\n$/],
+    [['generate', '--seed', '-1', 'x'], /^wick generate: --seed lacks its value; .* is written --seed=-1\n$/],
+    [['emulate', 'none.co', '--jobs', '2'], /^wick emulate: there is no option --jobs/],
+    [['inspect', 'none.gguf'], /none\.gguf: cannot be opened: ENOENT: no such file or directory\n$/],
+  ] as const) {
+    const { stderr, stdout } = wick(...args);
+    assert.match(stderr, says);
+    assert.equal(stdout, '');
+  }
+  assert.equal(wick('help', 'serve').stdout, wick('serve', '--help').stdout);
 });
 
 /** The options that a text names. */

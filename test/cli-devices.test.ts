@@ -56,7 +56,7 @@ test('kernels build refuses what it cannot do in one line', () => {
   );
   assert.match(
     wick(['kernels', 'build', '--arch', 'sm_90', '--sample', '0'], off).stderr,
-    /--sample 0 is not a whole number of at least 1/,
+    /--sample "0" is not a whole number from 1/,
   );
   assert.equal(wick(['kernels', 'burn'], off).status, 1);
   assert.equal(wick(['kernels', 'build', '--archs', 'x'], off).status, 2);

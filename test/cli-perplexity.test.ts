@@ -69,7 +69,7 @@ test('bad input is one sentence', { skip }, () => {
   writeFileSync(empty, '');
   writeFileSync(binary, Buffer.from([0xff, 0xfe, 0x80]));
   const cases: [string[], RegExp][] = [
-    [[], /one text is scored, 0 are given/],
+    [[], /takes one text, not 0/],
     [[empty], /has 0 tokens, too few/],
     [[binary], /is no UTF-8 text/],
     [[`${file}.absent`], /cannot be opened/],

@@ -9,7 +9,7 @@ import { packageRoot } from '../src/base/paths.js';
 import { noGrad, type Tensor, tensor } from '../src/index.js';
 import { dequantize, Gguf, ggmlType, type GgufValue, loadTensors, quantize, writeGguf } from '../src/io/index.js';
 import { type CausalLM, loadModel } from '../src/models/index.js';
-import { planQuantization } from '../src/models/quantize-plan.js';
+import { planQuantization } from '../src/models/gguf/quantize-plan.js';
 import { findGolden, missingGolden } from '../src/parity/golden.js';
 import { loadTokenizer } from '../src/tokenizers/index.js';
 import { scratch, wick } from './cli-support.js';

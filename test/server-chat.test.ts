@@ -276,11 +276,39 @@ describe('chat completions', { skip: noModel }, () => {
         'tools',
       ],
     ] as const) {
-      const got = await s.post(path, body);
-      assert.equal(got.status, 400);
-      const { error } = await got.json();
-      assert.deepEqual([error.message, error.param], ['grammar: no such type', param]);
+      for (const stream of [false, true]) {
+        const got = await s.post(path, { ...body, stream });
+        assert.equal(got.status, 400, `${path}, stream: ${stream}`);
+        const { error } = await got.json();
+        assert.deepEqual([error.message, error.param], ['grammar: no such type', param]);
+      }
     }
+    const tool = { name, input_schema: parameters };
+    const message = { ...ask, max_tokens: 5, tools: [tool], tool_choice: { type: 'any' }, stream: true };
+    const got = await s.post('/v1/messages', message);
+    assert.deepEqual([got.status, (await got.json()).error.message], [400, 'grammar: no such type']);
+  });
+
+  test('a stream whose grammar takes long to compile begins before, and tells of its fault inside', async () => {
+    let go: (value?: unknown) => void = () => {};
+    const pinged = new Promise((resolve) => (go = resolve));
+    await using s = await scripted(
+      { answer: () => [pinged, 'x', new ArgumentError('grammar: no such type')] },
+      { limits: { pingSeconds: 0.05 } },
+    );
+    const got = await s.post('/v1/chat/completions', {
+      messages: user('?'),
+      response_format: { type: 'json_object' },
+      stream: true,
+    });
+    assert.equal(got.status, 200);
+    let text = '';
+    for await (const bytes of got.body as AsyncIterable<Uint8Array>) {
+      text += Buffer.from(bytes).toString();
+      if (text.includes(': ping\n\n')) go(); // and is kept open until then
+    }
+    assert.match(text, /^data: .*"role":"assistant"/);
+    assert.match(text, /"content":"x".*\n\ndata: \{"error":\{"message":"grammar: no such type"/s);
   });
 
   test('a schema that no grammar keeps is refused before a stream begins', async () => {

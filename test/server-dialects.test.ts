@@ -33,6 +33,32 @@ describe('completions', { skip: noModel }, () => {
     assert.deepEqual(s.engine.requests[3].prompt, [5, 6, 7]);
     assert.equal(s.engine.requests[0].maxTokens, 16);
   });
+  test('prompts that are none, or too many, are told by their place', async () => {
+    await using s = await scripted(hello);
+    const cases: [unknown, RegExp, number?][] = [
+      [undefined, /^prompt: a text or a list is expected/],
+      [7, /^prompt: a text or a list is expected/],
+      [[], /^prompt: the list is empty/],
+      [[[]], /^prompt\[0\]: the list is empty/],
+      [[1, 2.5], /^prompt\[1\]: a token number is a whole number from 0/],
+      [[[1], [2, -1]], /^prompt\[1\]\[1\]: a token number/],
+      [['a', [1]], /^prompt\[1\]: a text is expected/],
+      [[[1], 'a'], /^prompt\[1\]: a text or a list of token numbers/],
+      [new Array(257).fill('a'), /^prompt: the list has 257 members, and at most 256 are taken/],
+      [[5, 6], /^prompt: 2 prompts with 9 answers each are more than the 16/, 9],
+    ];
+    for (const [given, message, n = 1] of cases) {
+      const prompt = n === 1 ? given : ['a', 'b'];
+      const response = await s.post('/v1/completions', { prompt, n });
+      const { error } = await response.json();
+      assert.match(error.message, message);
+      assert.deepEqual([response.status, error.param], [400, 'prompt']);
+    }
+    const { paths } = (await (await fetch(`${s.server.url}/openapi.json`)).json()) as { paths: Record<string, any> };
+    const { schema } = paths['/v1/completions'].post.requestBody.content['application/json'];
+    assert.equal(schema.properties.prompt.anyOf.length, 4);
+    assert.deepEqual(schema.required, ['prompt']);
+  });
   test('echo and log-probabilities', async () => {
     await using s = await scripted(hello);
     const prompt = 'What light';

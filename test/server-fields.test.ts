@@ -64,8 +64,11 @@ const REFUSED: Readonly<Record<string, readonly object[]>> = {
   '/v1/responses': [
     ...[{ previous_response_id: 'resp_1' }, { background: true }, { conversation: 'c' }, { prompt: { id: 'p' } }],
     ...[{ truncation: 'auto' }, { include: ['message.output_text.logprobs'] }],
+    ...[{ seed: 1 }, { stop: 'x' }, { n: 2 }, { max_tokens: 5 }, { response_format: { type: 'json_object' } }],
+    ...[{ logprobs: true }, { presence_penalty: 1 }, { messages }],
   ],
   '/v1/messages': [
+    ...[{ seed: 1 }, { stop: ['x'] }, { n: 2 }, { max_completion_tokens: 5 }, { logit_bias: { 5: 1 } }],
     { mcp_servers: [{ type: 'url', url: 'http://x', name: 'y' }] },
     { container: 'c' },
     { context_management: { edits: [{ type: 'clear_tool_uses_20250919' }] } },
@@ -81,7 +84,10 @@ const HARMLESS: Readonly<Record<string, readonly object[]>> = {
     ],
     ...[{ prediction: { type: 'content', content: 'x' } }, { skip_special_tokens: true, use_beam_search: false }],
   ],
-  '/v1/responses': [{ include: ['reasoning.encrypted_content'], store: true, truncation: 'disabled' }],
+  '/v1/responses': [
+    { include: ['reasoning.encrypted_content'], store: true, truncation: 'disabled' },
+    { n: 1, seed: null, frequency_penalty: 0 },
+  ],
   '/v1/messages': [
     { mcp_servers: [], context_management: { edits: [{ type: 'clear_thinking_20251015', keep: 'all' }] } },
     { thinking: { type: 'enabled', budget_tokens: 1024 }, metadata: { user_id: 'u' } },

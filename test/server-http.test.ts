@@ -47,6 +47,9 @@ describe('the server', { skip: noModel }, () => {
       [{ ...ask, n: 1e9 }, 400, /^n:/],
       [{ ...ask, seed: 1.5 }, 400, /^seed/],
       [{ ...ask, stop: [''] }, 400, /^stop/],
+      [{ ...ask, stop: Array.from({ length: 65 }, String) }, 400, /^stop: .*<=64 items/],
+      [{ ...ask, stop_token_ids: [9999] }, 400, /^stop_token_ids: 9999 is none of the 1024/],
+      [{ ...ask, allowed_token_ids: [9999] }, 400, /^allowed_token_ids: 9999 is none of the 1024/],
       [{ ...ask, logit_bias: { x: 1 } }, 400, /none of the 1024 tokens/],
       [{ ...ask, functions: [] }, 400, /functions: is not served: use tools/],
       [{ ...ask, chat_template: '{{ 1 }}' }, 400, /chat_template: is not served/],
@@ -57,7 +60,11 @@ describe('the server', { skip: noModel }, () => {
       [{ ...ask, model: 'gpt-4' }, 404, /there is scripted/, 'model_not_found'],
       [{ messages: [{ role: 'user', content: 'word '.repeat(80) }] }, 400, /context of 64/, 'context_length_exceeded'],
       [{ messages: [{ role: 'user', content: 'x'.repeat(200_000) }] }, 400, /characters/, 'context_length_exceeded'],
+      [{ messages: [{ role: 'user', content: 'a b '.repeat(190) }] }, 400, /than 64 tokens/, 'context_length_exceeded'],
       [`${'['.repeat(100_000)}${']'.repeat(100_000)}`, 400, /nested deeper/],
+      // What is wrong with each of them would take long to say, and others wait meanwhile.
+      [{ messages: new Array(70_000).fill({}) }, 400, /has more than 65536 objects, lists and members/],
+      [{ ...ask, logit_bias: Object.fromEntries(new Array(70_000).fill(1).entries()) }, 400, /has more than 65536/],
     ];
     for (const [body, status, message, code] of cases) {
       const response = await s.post(CHAT, body);
@@ -158,6 +165,17 @@ describe('the server', { skip: noModel }, () => {
     assert.match(text, /^HTTP\/1.1 403/);
     const cross = await s.post(CHAT, ask, { origin: 'https://evil.example' });
     assert.equal(cross.headers.get('access-control-allow-origin'), null);
+  });
+
+  test('probes of HTTP/1.0 name no host', async () => {
+    await using s = await scripted(hello);
+    const socket = connect(s.server.port, '127.0.0.1');
+    let text = '';
+    socket.on('data', (d) => (text += String(d)));
+    socket.write('GET /health HTTP/1.0\r\n\r\n');
+    await until(() => text.endsWith('}'));
+    assert.match(text, /^HTTP\/1.1 200/);
+    socket.destroy();
   });
 
   test('origins that were named may read answers', async () => {
@@ -375,6 +393,7 @@ describe('the server', { skip: noModel }, () => {
       s.engine.tokenizer.decode(tokens, { special: true }),
     );
     assert.equal((await s.post('/detokenize', { tokens: [99999] })).status, 400);
+    assert.equal((await s.post('/detokenize', { tokens: new Array(4097).fill(65) })).status, 400);
     assert.equal((await s.post('/tokenize', {})).status, 400);
   });
 

@@ -149,6 +149,15 @@ describe('the pages', { skip }, () => {
     assert.equal(await page.evaluate('document.documentElement.dataset.theme'), 'dark');
     const boxes = await Promise.all(['#input', '#send'].map((at) => page.locator(at).boundingBox()));
     assert.deepEqual([boxes[1]?.y, boxes[1]?.height], [boxes[0]?.y, boxes[0]?.height], 'side by side, equally high');
+    const focused = (): Promise<string> => page.evaluate('document.activeElement.id');
+    await page.focus('#menu');
+    await page.keyboard.press('Shift+Tab');
+    assert.notEqual(await focused(), 'theme', 'nothing takes the focus while it is away');
+    await page.click('#menu');
+    assert.equal(await focused(), 'new');
+    await page.keyboard.press('Escape');
+    assert.equal(await focused(), 'menu');
+    assert.equal(await page.evaluate("document.body.classList.contains('side-open')"), false);
     await page.click('#menu');
     await page.locator('#list .entry').first().click();
   });

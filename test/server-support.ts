@@ -26,8 +26,8 @@ export const TEMPLATE = `{%- if tools %}<|im_start|>tools
 {% endif %}{% endif %}`;
 
 export interface Script {
-  /** The answer's pieces; a number waits that many milliseconds, an error is thrown. */
-  readonly answer: (request: GenerationRequest, prompt: string) => Iterable<string | number | Error>;
+  /** The answer's pieces; a number waits that many milliseconds, a promise until it is kept; an error is thrown. */
+  readonly answer: (request: GenerationRequest, prompt: string) => Iterable<string | number | Promise<unknown> | Error>;
   readonly template?: string;
   readonly contextTokens?: number;
   readonly queueFull?: () => boolean;
@@ -98,6 +98,10 @@ export class ScriptedEngine implements Engine {
           if (said instanceof Error) throw said;
           if (typeof said === 'number') {
             await new Promise((resolve) => setTimeout(resolve, said));
+            continue;
+          }
+          if (said instanceof Promise) {
+            await said;
             continue;
           }
           const id = this.tokenizer.encode(said, { special: false })[0] ?? 0;

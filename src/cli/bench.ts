@@ -3,7 +3,8 @@ import { parseArgs } from 'node:util';
 import { ArgumentError } from '../base/errors.js';
 import type { Engine } from '../engine/request.js';
 import { ENGINE_HELP, ENGINE_OPTIONS, openEngine } from './open-engine.js';
-import { parameterSize, wholeOf } from './open-model.js';
+import { parameterSize } from './open-model.js';
+import { wholeOf } from './options.js';
 import { table } from './table.js';
 
 const HELP = `wick bench model [options]

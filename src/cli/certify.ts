@@ -17,6 +17,7 @@ import { runParity } from '../parity/run.js';
 import { Device } from '../tensor/device.js';
 import { measureSpeed, type Speed } from './certify-speed.js';
 import { compileAll } from './kernels.js';
+import { wholeOf } from './options.js';
 import { clock, progressBar, watched } from './progress.js';
 import { table, wrap } from './table.js';
 
@@ -63,9 +64,7 @@ export async function run(argv: readonly string[]): Promise<number> {
     console.log(HELP);
     return 0;
   }
-  const jobs = Number(values.jobs ?? availableParallelism());
-  if (!Number.isInteger(jobs) || jobs < 1)
-    throw new ArgumentError(`certify: --jobs ${values.jobs}; a whole number from 1 is needed`);
+  const jobs = wholeOf('certify', 'jobs', values.jobs, 1) ?? availableParallelism();
   return certify(deviceFor(values.device), values.quick, jobs, values.out);
 }
 

@@ -5,10 +5,12 @@ import { parseArgs } from 'node:util';
 import { ArgumentError, FileError, WickError } from '../base/errors.js';
 import { ContextError, type Usage } from '../engine/request.js';
 import { prepareChat } from '../server/chat-prompt.js';
+import { ApiError } from '../server/errors.js';
 import { type ChatRequest, chatRequest, type ChatTurn } from '../server/schemas/chat.js';
 import { type Chatter, Served } from '../server/served.js';
 import { ENGINE_HELP, ENGINE_OPTIONS, openEngine } from './open-engine.js';
-import { numberOf, parameterSize } from './open-model.js';
+import { parameterSize } from './open-model.js';
+import { numberOf } from './options.js';
 import { wrap } from './table.js';
 import { styled } from './terminal.js';
 
@@ -114,7 +116,14 @@ class Conversation {
     const settings = { ...this.settings, ...(seed !== undefined && { seed: seed + this.retries }) };
     for (let left = 0; ; left += 2) {
       const turns = this.turns.slice(left);
-      const prepared = prepareChat({ messages: this.messages(turns), ...settings } as ChatRequest, this.#chatter);
+      let prepared: ReturnType<typeof prepareChat>;
+      try {
+        prepared = prepareChat({ messages: this.messages(turns), ...settings } as ChatRequest, this.#chatter);
+      } catch (error) {
+        // So much too long that its tokens were not counted.
+        if (turns.length > 2 && error instanceof ApiError && error.code === 'context_length_exceeded') continue;
+        throw error;
+      }
       const { length } = prepared.request.prompt;
       if (length >= contextTokens && turns.length < 3) throw new ContextError(length, contextTokens);
       if (length >= contextTokens) continue;

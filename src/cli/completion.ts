@@ -76,6 +76,13 @@ compdef _wick wick`,
     ].join('\n'),
 };
 
+/** The options of a command, as they are typed. */
+export const optionsOf = (command: string): string[] =>
+  (Object.hasOwn(OPTIONS, command) ? OPTIONS[command] : '')
+    .split(' ')
+    .filter(Boolean)
+    .map((o) => `--${o}`);
+
 /** Prints the script, which knows these commands. */
 export function completionScript(argv: readonly string[], summaries: Readonly<Record<string, string>>): number {
   const [shell] = argv;
@@ -85,9 +92,7 @@ export function completionScript(argv: readonly string[], summaries: Readonly<Re
   }
   if (!Object.hasOwn(SHELLS, shell))
     throw new ArgumentError(`completion: there is no script for ${JSON.stringify(shell)}; there is bash, zsh and fish`);
-  const options = new Map(
-    Object.entries(OPTIONS).map(([name, list]) => [name, list === '' ? [] : list.split(' ').map((o) => `--${o}`)]),
-  );
+  const options = new Map(Object.keys(OPTIONS).map((name) => [name, optionsOf(name)]));
   console.log(SHELLS[shell](summaries, options));
   return 0;
 }

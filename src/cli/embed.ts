@@ -2,7 +2,7 @@
 import { text as readAll } from 'node:stream/consumers';
 import { parseArgs } from 'node:util';
 import { ArgumentError } from '../base/errors.js';
-import { wholeOf } from './open-model.js';
+import { wholeOf } from './options.js';
 import { fit } from './table.js';
 
 const HELP = `wick embed --model NAME [options] TEXT ...

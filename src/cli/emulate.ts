@@ -9,6 +9,7 @@ import { openHiprtc } from '../driver/hiprtc.js';
 import { type CodeObject, readCodeObject } from '../emulator/code-object.js';
 import { describe, random } from '../emulator/executor.js';
 import { EmulatedGpu, type LaunchReport } from '../emulator/gpu.js';
+import { wholeOf } from './options.js';
 import { table } from './table.js';
 
 const HELP = `wick emulate FILE [KERNEL] [--args "..."] [options]: runs a kernel on an emulated AMD GPU
@@ -190,11 +191,14 @@ export function run(argv: readonly string[]): number {
     listKernels(code, file);
     return 0;
   }
-  const seed = Number(values.seed ?? 1);
+  const whole = (name: 'seed' | 'threads' | 'shared' | 'show', least = 0): number | undefined =>
+    wholeOf('emulate', name, values[name], least);
+  const seed = whole('seed') ?? 1;
+  const threads = whole('threads', 1);
   const gpu = new EmulatedGpu(code.target, {
     seed,
     checked: values.check ?? false,
-    ...(values.threads && { threads: Number(values.threads) }),
+    ...(threads && { threads }),
   });
   try {
     const module = gpu.load(bytes, basename(file));
@@ -205,9 +209,9 @@ export function run(argv: readonly string[]): number {
       triple(values.grid, 'grid'),
       triple(values.block, 'block'),
       packed,
-      Number(values.shared ?? 0),
+      whole('shared') ?? 0,
     );
-    tell(gpu, buffers, report, Number(values.show ?? 8));
+    tell(gpu, buffers, report, whole('show') ?? 8);
     return report.findings.length ? 1 : 0;
   } finally {
     gpu.close();

@@ -4,7 +4,8 @@ import type { Group } from '../distributed/index.js';
 import { checkRequest } from '../engine/choose.js';
 import type { GenerateStats } from '../engine/language-model.js';
 import type { Device } from '../tensor/device.js';
-import { numberOf, openModel, parameterSize } from './open-model.js';
+import { openModel, parameterSize } from './open-model.js';
+import { numberOf } from './options.js';
 import { EXPERTS_HELP, expertsOf, worldOf } from './world.js';
 
 const HELP = `wick generate [options] "prompt"

@@ -21,7 +21,7 @@ export function run(argv: readonly string[]): number {
     return 0;
   }
   if (positionals.length !== 1)
-    throw new ArgumentError(`inspect: one file is looked at, ${positionals.length} are given; wick inspect FILE`);
+    throw new ArgumentError(`inspect: takes one file, not ${positionals.length}; wick inspect FILE`);
   const [path] = positionals;
   const file = described(path);
   console.log(values.json ? json(path, file) : report(path, file));

@@ -10,13 +10,15 @@ import { driverOrSentence, VENDOR_NAMES } from '../driver/drivers.js';
 import { KernelCache } from '../kernels/cache.js';
 import { kernelCache } from '../kernels/compile.js';
 import { prebuiltDirs, prebuiltTargets } from '../kernels/prebuilt.js';
+import { wholeOf } from './options.js';
 import { bytes, table } from './table.js';
 
 const HELP = `wick kernels build   compiles kernels ahead of use: their first use then costs nothing
   --arch A,B         targets: gfx1100 (AMD), sm_90 (NVIDIA machine code), compute_80 (PTX for that GPU and newer);
                      the GPUs found here unless given
   --out DIR          writes DIR/TARGET.pack and .json to ship or to name in WICK_PREBUILT_DIR; into the cache on disk
-                     unless given; of several compute_ targets, oldest first, a newer one gets only the kernels whose PTX differs
+                     unless given; of several compute_ targets, oldest first, a newer one gets only the
+                     kernels whose PTX differs
   --ops a,b          only these: rows (tanh), modules (softmax, gemm), beginnings of symbols (softmax_rows)
   --sample N         at most N kernels of each module
   --jobs N           compiles in N processes (as many as there are cores unless given)
@@ -51,12 +53,7 @@ export async function run(argv: readonly string[]): Promise<number> {
   if (command === 'cache') return cache(values.clear ?? false);
   if (command !== 'build')
     throw new ArgumentError(`wick kernels: there is no command ${JSON.stringify(command)}; build and cache are`);
-  const whole = (name: 'sample' | 'jobs'): number | undefined => {
-    const n = values[name] === undefined ? undefined : Number(values[name]);
-    if (n !== undefined && !(Number.isInteger(n) && n > 0))
-      throw new ArgumentError(`wick kernels build: --${name} ${values[name]} is not a whole number of at least 1`);
-    return n;
-  };
+  const whole = (name: 'sample' | 'jobs'): number | undefined => wholeOf('kernels build', name, values[name], 1);
   const archs = list(values.arch) ?? gpusHere();
   const options = { out: values.out, ops: list(values.ops), sample: whole('sample') };
   if (values.share !== undefined) {

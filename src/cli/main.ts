@@ -35,7 +35,7 @@ const COMMANDS: Readonly<Record<string, Command>> = {
   },
   perplexity: {
     onGpu: true,
-    summary: 'how well a language model foretells a text',
+    summary: 'how well a language model predicts a text',
     load: () => import('./perplexity.js'),
   },
   parity: {
@@ -77,17 +77,20 @@ function help(): string {
 }
 
 async function main([name, ...rest]: readonly string[]): Promise<number> {
+  if (name === 'help' && rest.length > 0) return main([rest[0], '--help']);
   if (name === undefined || name === '--help' || name === '-h' || name === 'help') {
     console.log(help());
     return 0;
   }
-  if (name === '--version' || name === '-V') {
+  if (name === '--version' || name === '-V' || name === '-v') {
     console.log(packageVersion());
     return 0;
   }
   const command = Object.hasOwn(COMMANDS, name) ? COMMANDS[name] : undefined;
   if (!command) {
-    console.error(`wick: there is no command ${JSON.stringify(name)}\n\n${help()}`);
+    const near = (await import('./options.js')).meant(name, Object.keys(COMMANDS));
+    const all = near === undefined ? `\n\n${help()}` : `; did you mean wick ${near}? wick --help lists all commands`;
+    console.error(`wick: there is no command ${JSON.stringify(name)}${all}`);
     return 2;
   }
   await keepCompiled();
@@ -105,7 +108,10 @@ async function keepCompiled(): Promise<void> {
     if (!(e instanceof WickError)) throw e; // where nothing can be kept, whoever must keep something says so
   }
 }
-/** The GPU wakes up while the command's modules are read; of several ranks each finds its own. */
+/**
+ * The GPU wakes up while the command's modules are read; of several ranks each finds its own. The built-in model, which
+ * serves where none is named, is too small for a library of products.
+ */
 async function beginOpening(argv: readonly string[]): Promise<void> {
   const at = argv.findIndex((a) => a === '--device' || a.startsWith('--device='));
   const device = at < 0 ? undefined : (argv[at].split('=')[1] ?? argv[at + 1]);
@@ -113,19 +119,21 @@ async function beginOpening(argv: readonly string[]): Promise<void> {
   const { placeFromEnvironment } = await import('../distributed/launcher.js');
   if (placeFromEnvironment()) return;
   const { headStart } = await import('../driver/head-start.js');
-  headStart(device);
+  headStart(device, { products: argv.some((a) => a === '--model' || a.startsWith('--model=')) });
 }
 
 endWithReader();
 main(process.argv.slice(2)).then(
   (code) => (process.exitCode = code),
-  (e: unknown) => {
+  async (e: unknown) => {
     // One sentence: ours say what is wrong; any other is a defect, whose place WICK_STACK shows.
     const usage = e instanceof Error && 'code' in e && String(e.code).startsWith('ERR_PARSE_ARGS');
     const message = e instanceof Error ? e.message : String(e);
     if (e instanceof WickError) console.error(String(e));
-    else if (usage) console.error(`wick: ${message.replaceAll('\n', ' ')}`);
-    else console.error(`wick: an unexpected error: ${message.split('\n')[0]} (WICK_STACK=full shows where)`);
+    else if (usage) {
+      const [{ usageError }, { optionsOf }] = await Promise.all([import('./options.js'), import('./completion.js')]);
+      console.error(usageError(process.argv[2], message, optionsOf(process.argv[2])));
+    } else console.error(`wick: an unexpected error: ${message.split('\n')[0]} (WICK_STACK=full shows where)`);
     if (env('WICK_STACK') === 'full') console.error(e);
     process.exitCode = usage ? 2 : 1;
   },

@@ -2,7 +2,8 @@
 import { basename } from 'node:path';
 import type { TextEngine } from '../engine/text-engine.js';
 import type { Device } from '../tensor/device.js';
-import { type ModelPlace, numberOf, openModel, wholeOf } from './open-model.js';
+import { type ModelPlace, openModel } from './open-model.js';
+import { numberOf, wholeOf } from './options.js';
 
 const option = { type: 'string' } as const;
 export const ENGINE_OPTIONS = {
@@ -16,11 +17,13 @@ export const ENGINE_OPTIONS = {
 } as const;
 export type EngineValues = { readonly [K in keyof typeof ENGINE_OPTIONS]?: string | undefined };
 
-export const ENGINE_HELP = `  --model NAME           a folder, a .gguf file or a model of the hub, as for wick generate (default: the built-in model)
+export const ENGINE_HELP = `  --model NAME           a folder, a .gguf file or a model of the hub, as for wick generate (default: the built-in
+                         model)
   --device NAME          cpu, cuda:0, rocm:0, ... (default: a GPU if there is one, else the CPU)
   --dtype T              f32, bf16, f16 (default: as stored; f32 on the CPU)
   --cache-type T         q8_0 or f8e4m3: keys and values in 8 bits (default: the dtype)
-  --context N            tokens of prompt and answer together (default: what the model was made for, or there is room for)
+  --context N            tokens of prompt and answer together (default: what the model was made for, or
+                         there is room for)
   --max-running N        requests that are computed at a time (default 256 on GPUs, 32 on the CPU)
   --memory-share S       share of the free memory for keys and values (default 0.85 on GPUs, 0.25 on the CPU)`;
 

@@ -17,21 +17,6 @@ export interface ModelValues {
   readonly 'cache-type'?: string | undefined;
 }
 
-/** A number of an option, or an error that names it. */
-export function numberOf(command: string, name: string, text: string | undefined): number | undefined {
-  if (text === undefined) return undefined;
-  const n = Number(text);
-  if (text.trim() === '' || !Number.isFinite(n))
-    throw new ArgumentError(`${command}: --${name} ${JSON.stringify(text)} is not a number`);
-  return n;
-}
-export function wholeOf(command: string, name: string, text: string | undefined): number | undefined {
-  const n = numberOf(command, name, text);
-  if (n !== undefined && (!Number.isSafeInteger(n) || n < 0))
-    throw new ArgumentError(`${command}: --${name} ${text} is not a whole number from 0`);
-  return n;
-}
-
 /** The model that the options name. */
 export function modelOf(command: string, { model }: ModelValues): string {
   if (model === undefined && !existsSync(builtinModel))

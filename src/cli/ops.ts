@@ -16,7 +16,7 @@ export function run(argv: readonly string[]): number {
   if (argv.includes('--help')) {
     console.log(
       "wick ops          lists the ops\nwick ops NAME     formula, dtypes, bounds, gradient, Candle's kernel, our " +
-        'source, deliberate differences, measured errors',
+        'source, deliberate differences,\n                  measured errors',
     );
     return 0;
   }

@@ -16,6 +16,7 @@ import { AGAINST, type Against, failed, type Report, totals } from '../parity/re
 import { runParity } from '../parity/run.js';
 import { compareSignatures, pinManifest } from '../parity/signatures.js';
 import { VERDICTS } from '../parity/verdict.js';
+import { wholeOf } from './options.js';
 import { watched } from './progress.js';
 import { table } from './table.js';
 
@@ -40,7 +41,8 @@ wick parity signatures [--candle DIR] [--json]    our kernel symbols and paramet
   --pin             rewrites the manifest from the checkout
 wick parity evidence [--device NAME] [--jobs N] [--out DIR]    measures, and keeps a report a kind of device in
                     docs/parity (default: cpu, sim:32, sim:64)
-wick parity docs           writes docs/ops.md and the table of docs/devices.md from the op table and the evidence in docs/parity
+wick parity docs    writes docs/ops.md and the table of docs/devices.md from the op table and the evidence in
+                    docs/parity
   --check           says what is stale, and fails where a page is
   --strict          with --check: fails where evidence is older than what it speaks of, too`;
 
@@ -56,13 +58,6 @@ export async function run(argv: readonly string[]): Promise<number> {
   if (first === 'docs') return docs(rest);
   if (first === 'evidence') return evidence(rest);
   return measure(argv);
-}
-
-function wholeNumber(option: string, text: string): number {
-  const n = Number(text);
-  if (!Number.isInteger(n) || n < 1)
-    throw new ArgumentError(`parity: ${option} ${text}; a whole number from 1 is needed`);
-  return n;
 }
 
 const OPTIONS = {
@@ -100,7 +95,7 @@ async function measure(argv: readonly string[]): Promise<number> {
       ...(values.model && { models: values.model }),
       ...(values.golden && { golden: values.golden }),
       ...(values.bail && { bail: true }),
-      ...(values.jobs && { jobs: wholeNumber('--jobs', values.jobs) }),
+      ...(values.jobs && { jobs: wholeOf('parity', 'jobs', values.jobs, 1) }),
       ...w,
     }),
   );
@@ -201,7 +196,7 @@ async function evidence(argv: readonly string[]): Promise<number> {
     runParity({
       devices: values.device ?? ['cpu', 'sim:32', 'sim:64'],
       against: AGAINST,
-      ...(values.jobs && { jobs: wholeNumber('--jobs', values.jobs) }),
+      ...(values.jobs && { jobs: wholeOf('parity', 'jobs', values.jobs, 1) }),
       ...w,
     }),
   );

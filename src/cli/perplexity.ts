@@ -5,6 +5,7 @@ import type { DType } from '../base/dtype.js';
 import { builtinModel } from '../engine/builtin-model.js';
 import type { Perplexity } from '../engine/perplexity.js';
 import { readText } from '../io/byte-source.js';
+import { wholeOf } from './options.js';
 import { progressBar } from './progress.js';
 
 const HELP = `wick perplexity [options] FILE.txt
@@ -21,13 +22,6 @@ Every token but the first is scored once, given those before it in its window. W
 the tokenizer puts one before a text; the first token is scored then, too.`;
 /** Texts are held as a whole. */
 const MAX_TEXT = 2 ** 28;
-
-function whole(name: string, text: string | undefined): number | undefined {
-  if (text === undefined) return undefined;
-  if (!/^\d+$/.test(text))
-    throw new ArgumentError(`perplexity: --${name} ${JSON.stringify(text)} is not a whole number`);
-  return Number(text);
-}
 
 export async function run(argv: readonly string[]): Promise<number> {
   const option = { type: 'string' } as const;
@@ -46,11 +40,11 @@ export async function run(argv: readonly string[]): Promise<number> {
   }
   if (positionals.length !== 1)
     throw new ArgumentError(
-      `perplexity: one text is scored, ${positionals.length} are given; wick perplexity FILE.txt --model NAME`,
+      `perplexity: takes one text, not ${positionals.length}; wick perplexity FILE.txt --model NAME`,
     );
   const text = readText(positionals[0], MAX_TEXT);
-  const context = whole('context', v.context);
-  const stride = whole('stride', v.stride);
+  const context = wholeOf('perplexity', 'context', v.context);
+  const stride = wholeOf('perplexity', 'stride', v.stride);
   const { LanguageModel, perplexity } = await import('../engine/index.js');
   const { Device } = await import('../tensor/device.js');
   const model = await LanguageModel.load(v.model ?? builtinModel, {

@@ -2,9 +2,10 @@
 import { parseArgs } from 'node:util';
 import { CpuBackend } from '../backends/cpu.js';
 import { ArgumentError } from '../base/errors.js';
-import { quantizeGguf, type QuantizedModel } from '../models/quantize-gguf.js';
-import { QUANTIZE_TYPES } from '../models/quantize-plan.js';
+import { quantizeGguf, type QuantizedModel } from '../models/gguf/quantize-gguf.js';
+import { QUANTIZE_TYPES } from '../models/gguf/quantize-plan.js';
 import { Device } from '../tensor/device.js';
+import { wholeOf } from './options.js';
 import { progressBar } from './progress.js';
 import { bytes, fit, printable, wrap } from './table.js';
 
@@ -20,15 +21,13 @@ const HELP = `wick quantize IN OUT.gguf --type T [options]
 
 IN is a GGUF model, one file or the first of several, or a Hugging Face folder with config.json, safetensors files and a
 tokenizer. A folder whose model or tokenizer a GGUF file cannot express is refused by name. Tensors of one dimension
-stay as they are. Rows that are not whole blocks get a type that fits; the table says so. The error is that of the root mean square, relative to the original.`;
+stay as they are. Rows that are not whole blocks get a type that fits; the table says so. The error is that of the root
+mean square, relative to the original.`;
 
 function useThreads(text: string | undefined): void {
-  if (text === undefined) return;
-  const n = Number(text);
-  if (!Number.isSafeInteger(n) || n < 1 || n > 1024)
-    throw new ArgumentError(`quantize: --threads ${JSON.stringify(text)} is not a whole number from 1 to 1024`);
+  const n = wholeOf('quantize', 'threads', text, 1, 1024);
   const { backend } = Device.cpu();
-  if (backend instanceof CpuBackend) backend.threads = n;
+  if (n !== undefined && backend instanceof CpuBackend) backend.threads = n;
 }
 
 export async function run(argv: readonly string[]): Promise<number> {

@@ -11,7 +11,8 @@ import type { ServedModels } from '../server/served.js';
 import { TOOL_FORMATS } from '../server/tools/formats.js';
 import type { ThreadedEngine } from '../engine/threaded-engine.js';
 import { ENGINE_HELP, ENGINE_OPTIONS, type EngineValues, openEngine } from './open-engine.js';
-import { numberOf, parameterSize, wholeOf } from './open-model.js';
+import { parameterSize } from './open-model.js';
+import { numberOf, wholeOf } from './options.js';
 import type { ServedFacts } from './serve-thread.js';
 import { EXPERTS_HELP, expertsOf, place, worldOf } from './world.js';
 

@@ -2,7 +2,7 @@
 import { ArgumentError } from '../base/errors.js';
 import type { Group } from '../distributed/index.js';
 import { placeFromEnvironment } from '../distributed/launcher.js';
-import { EXPERT_DIVISIONS, type ExpertDivision } from '../models/expert-divisions.js';
+import { EXPERT_DIVISIONS, type ExpertDivision } from '../models/decoder/expert-divisions.js';
 
 /** Which of how many processes this is. */
 export const place = (): { rank: number; size: number } => placeFromEnvironment() ?? { rank: 0, size: 1 };
@@ -18,8 +18,8 @@ export async function worldOf(device: string | undefined): Promise<Group | undef
 }
 
 export const EXPERTS_HELP =
-  '  --experts HOW          how ranks divide a mixture: rows (of every expert) or whole ' +
-  '(experts); default: rows where they divide';
+  '  --experts HOW          how ranks divide a mixture: rows (of every expert) or whole (experts); ' +
+  'default: rows if\n                         they divide';
 
 /** How ranks divide mixtures, as an option says it; asked before they meet, so that each can speak for itself. */
 export function expertsOf(command: string, text: string | undefined): ExpertDivision | undefined {

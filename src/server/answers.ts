@@ -1,7 +1,7 @@
 // A request's answers from the engine, step by step: counted for log and metrics, and ended with its client.
 import type { Engine, Generation, GenerationRequest, Piece, TokenLogprob, Usage } from '../engine/request.js';
 import { ArgumentError } from '../base/errors.js';
-import { keptGrammar } from '../engine/kept-schema.js';
+import { keptGrammar } from '../engine/grammar/kept-schema.js';
 import type { AnswerParser, AnswerPart } from './answer-parser.js';
 import { badRequest, tookTooLong } from './errors.js';
 import type { ServerContext } from './exchange.js';
@@ -29,10 +29,12 @@ export class Answers {
   readonly #model: string;
   readonly #answers: number;
   readonly #grammarField: string | undefined;
+  /** Whether a grammar binds it, which somebody else compiles. */
+  readonly #bound: boolean;
 
   /**
    * Throws what the engine has against the request, before a byte is sent, and what a schema says in vain. Faults of
-   * other grammars come later; all of these name the field that the grammar stands in.
+   * other grammars come with the first step; all of these name the field that the grammar stands in.
    */
   constructor(c: ServerContext, engine: Engine, request: GenerationRequest, tools: ServerTools, grammarField?: string) {
     this.#grammarField = grammarField;
@@ -40,6 +42,7 @@ export class Answers {
     this.#tools = tools;
     this.#model = engine.name;
     this.#answers = request.n ?? 1;
+    this.#bound = request.grammar !== undefined;
     try {
       if (request.grammar) keptGrammar(request.grammar);
     } catch (error) {
@@ -90,6 +93,14 @@ export class Answers {
       metrics.used(this.#model, usage, (performance.now() - this.#begin) / 1000);
     }
   }
+  /**
+   * Its steps for a stream that is about to begin. A grammar that cannot be compiled is still told by the status: the
+   * first step of a bound answer is waited for, as long as a connection may be silent.
+   */
+  async streamed(parser: () => AnswerParser, silentSeconds: number): Promise<AsyncGenerator<AnswerStep>> {
+    const steps = this.steps(parser);
+    return this.#bound ? withFirst(steps, silentSeconds * 1000) : steps;
+  }
   /** The same, split into text, reasoning and calls. */
   async *steps(parser: () => AnswerParser): AsyncGenerator<AnswerStep> {
     const parsers = Array.from({ length: this.#answers }, parser);
@@ -107,4 +118,25 @@ export class Answers {
       };
     }
   }
+}
+
+/** The same values, once the first is there or has failed; longer than so many milliseconds it is not waited for. */
+async function withFirst<T>(all: AsyncGenerator<T, void>, ms: number): Promise<AsyncGenerator<T, void>> {
+  const first = all.next();
+  let clock: NodeJS.Timeout | undefined;
+  try {
+    await Promise.race([first, new Promise<void>((resolve) => (clock = setTimeout(resolve, ms)))]);
+  } finally {
+    clearTimeout(clock);
+  }
+  return (async function* () {
+    try {
+      const { value, done } = await first;
+      if (done) return;
+      yield value;
+      yield* all;
+    } finally {
+      await all.return();
+    }
+  })();
 }

@@ -158,16 +158,25 @@ class ListReader extends JsonCallsReader {
   }
 }
 
-/** Tokens of a prompt, refused by its length before much work is done. */
+/** Characters of a token, as a rough guess: texts that are longer for their context are looked at piece by piece. */
+const PER_TOKEN = 8;
+/** Tokens of a prompt, refused by its length before much work is done: others wait for their answers meanwhile. */
 export function promptTokens(text: string, special: boolean, { engine, longestToken }: Chatter): number[] {
   const { contextTokens } = engine.limits;
-  if (text.length > contextTokens * longestToken)
-    throw badRequest(
-      `the prompt has ${text.length} characters, which the context of ${contextTokens} tokens has no room for`,
+  const refuse = (length: string): ApiError =>
+    badRequest(
+      `the prompt has ${length}, which the context of ${contextTokens} tokens has no room for`,
       undefined,
       'context_length_exceeded',
     );
-  return engine.tokenizer.encode(text, { special });
+  if (text.length > contextTokens * longestToken) throw refuse(`${text.length} characters`);
+  const encode = (part: string): number[] => engine.tokenizer.encode(part, { special });
+  for (let length = contextTokens * PER_TOKEN; length < text.length; length *= 2) {
+    const known = encode(text.slice(0, length)).length;
+    // Where it is cut, a token or two may be others.
+    if (known > contextTokens + longestToken) throw refuse(`more than ${contextTokens} tokens`);
+  }
+  return encode(text);
 }
 
 /** Variables of templates that other fields of a request say. */

@@ -4,6 +4,7 @@ import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { HttpBindings } from '@hono/node-server';
 import type { Context } from 'hono';
 import type { z } from 'zod';
+import { textOf } from '../base/read-file.js';
 import { ApiError, badRequest } from './errors.js';
 
 export interface Tally {
@@ -27,13 +28,30 @@ export const requestIdOf = (given: string | undefined): string =>
 
 /** Deeper objects than anyone sends would exhaust the stack of whoever walks them. */
 const MAX_DEPTH = 64;
-function depthExceeds(value: unknown, limit: number): boolean {
-  if (typeof value !== 'object' || value === null) return false;
-  if (limit === 0) return true;
+/** Schemas look at every object, list and member, which takes microseconds each; nobody else is answered meanwhile. */
+const MAX_PARTS = 65_536;
+/** What is too much about a body; nothing where it can be looked at more closely. */
+function excess(body: unknown): string | undefined {
+  let parts = 0;
   // No lists are made on the way: bodies of megabytes have millions of values.
-  if (Array.isArray(value)) return value.some((v) => depthExceeds(v, limit - 1));
-  for (const key in value) if (depthExceeds((value as Record<string, unknown>)[key], limit - 1)) return true;
-  return false;
+  const look = (value: unknown, depth: number): string | undefined => {
+    if (typeof value !== 'object' || value === null) return undefined;
+    if (depth > MAX_DEPTH) return `is nested deeper than ${MAX_DEPTH}`;
+    if (++parts > MAX_PARTS) return `has more than ${MAX_PARTS} objects, lists and members`;
+    if (Array.isArray(value)) {
+      for (const item of value) {
+        const found = look(item, depth + 1);
+        if (found) return found;
+      }
+    } else
+      for (const key in value) {
+        parts++;
+        const found = look((value as Record<string, unknown>)[key], depth + 1);
+        if (found) return found;
+      }
+    return parts > MAX_PARTS ? `has more than ${MAX_PARTS} objects, lists and members` : undefined;
+  };
+  return look(body, 1);
 }
 
 /** Everything a client sends, told piece by piece; ends early where `take` says so, and leaves the rest unread. */
@@ -92,12 +110,13 @@ export async function readBody<T>(c: ServerContext, schema: z.ZodType<T>, limit:
     throw new ApiError(415, `the body must come as it is, not by content-encoding ${coding.slice(0, 100)}`);
   let value: unknown;
   try {
-    value = JSON.parse(new TextDecoder('utf-8', { fatal: true }).decode(await readBytes(c, limit)));
+    value = JSON.parse(textOf(await readBytes(c, limit)));
   } catch (error) {
     if (error instanceof ApiError) throw error;
     throw badRequest('the body is not valid JSON');
   }
-  if (depthExceeds(value, MAX_DEPTH)) throw badRequest(`the body is nested deeper than ${MAX_DEPTH}`);
+  const tooMuch = excess(value);
+  if (tooMuch) throw badRequest(`the body ${tooMuch}`);
   const result = schema.safeParse(value);
   if (result.success) return result.data;
   const issue = deepest(result.error.issues);
@@ -115,6 +134,9 @@ function deepest(issues: readonly z.core.$ZodIssue[]): z.core.$ZodIssue {
   const inner = first.errors.filter((e) => e.length > 0).map(deepest);
   const best = inner.reduce((a, b) => (b.path.length > a.path.length ? b : a));
   if (best.path.length === 0) {
+    // Of the right type, and too long, say.
+    const nearest = inner.find((i) => i.code !== 'invalid_type');
+    if (nearest) return { ...nearest, path: first.path };
     const kinds = new Set(inner.flatMap((i) => (i.code === 'invalid_type' ? [i.expected] : [])));
     return kinds.size > 0 ? { ...first, message: `Invalid input: expected ${[...kinds].join(' or ')}` } : first;
   }

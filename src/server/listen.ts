@@ -53,7 +53,9 @@ export function serveAt(
   const parts = new ServerParts(models, { ...DEFAULT_LIMITS, ...limits }, log, version);
   const app = createApp(parts, { keys, onlyLocalNames: isLoopback(host) && !keys.required });
   // Bodies are read or discarded by our own routes, and the program's Request and Response stay its own.
-  answerBy(getRequestListener(app.fetch, { autoCleanupIncoming: false, overrideGlobalObjects: false }));
+  const own = { autoCleanupIncoming: false, overrideGlobalObjects: false };
+  // Requests of HTTP/1.0 may name no host.
+  answerBy(getRequestListener(app.fetch, { ...own, hostname: 'localhost' }));
   // Connections without a request, and those that never had one, do not count as answers under way.
   const unanswered = new Set<ServerResponse>();
   const endIfAnswered = (): void => {

@@ -21,6 +21,13 @@ function biases(given: Readonly<Record<string, number>>, tokenizer: Tokenizer): 
   );
 }
 
+/** Token numbers of a field, all of them the model's. */
+function tokensOf(field: string, given: readonly number[], tokenizer: Tokenizer): readonly number[] {
+  const unknown = given.find((id) => id >= tokenizer.vocabSize);
+  if (unknown === undefined) return given;
+  throw badRequest(`${field}: ${unknown} is none of the ${tokenizer.vocabSize} tokens`, field);
+}
+
 /**
  * The same for the engine; what was not given is left out, so that its defaults hold, but for OpenAI's temperature 1.
  */
@@ -40,8 +47,9 @@ export function samplingOf(f: SamplingFields, tokenizer: Tokenizer): Partial<Gen
     logitBias: f.logit_bias == null ? undefined : biases(f.logit_bias, tokenizer),
     minTokens: f.min_tokens ?? undefined,
     ignoreEnd: f.ignore_eos ?? undefined,
-    stopTokens: f.stop_token_ids ?? undefined,
-    allowedTokens: f.allowed_token_ids ?? undefined,
+    stopTokens: f.stop_token_ids == null ? undefined : tokensOf('stop_token_ids', f.stop_token_ids, tokenizer),
+    allowedTokens:
+      f.allowed_token_ids == null ? undefined : tokensOf('allowed_token_ids', f.allowed_token_ids, tokenizer),
     priority: f.priority ?? undefined,
     cacheSalt: f.cache_salt ?? undefined,
     speculate: f.speculate ?? undefined,

@@ -102,12 +102,12 @@ export async function chatCompletions(c: ServerContext, parts: ServerParts): Pro
     system_fingerprint: parts.fingerprint,
   };
   const n = body.n ?? 1;
-  const steps = answers.steps(parser);
   if (body.stream) {
+    const steps = await answers.streamed(parser, parts.limits.pingSeconds);
     await streamChat(c, parts, body, chatter, answers, steps, head);
     return RESPONSE_ALREADY_SENT;
   }
-  const whole = await wholeAnswers(answers, steps, n);
+  const whole = await wholeAnswers(answers, answers.steps(parser), n);
   return c.json({
     ...head,
     object: 'chat.completion',

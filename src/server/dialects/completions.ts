@@ -95,6 +95,13 @@ export async function completions(c: ServerContext, parts: ServerParts): Promise
   const prompts = promptsOf(body, chatter);
   const n = body.n ?? 1;
   if (body.max_tokens === 0 && !body.echo) throw badRequest('max_tokens: 0 has a meaning only with echo', 'max_tokens');
+  const { maxRunning, maxWaiting } = chatter.engine.limits;
+  if (prompts.length * n > Math.max(maxRunning + maxWaiting, n))
+    throw badRequest(
+      `prompt: ${prompts.length} prompts with ${n} answers each are more than the ${maxRunning + maxWaiting} answers ` +
+        'that may run and wait',
+      'prompt',
+    );
   const work: Work = {
     head: {
       id: `cmpl-${randomBytes(12).toString('hex')}`,

@@ -124,12 +124,12 @@ export async function messages(c: ServerContext, parts: ServerParts): Promise<Re
     role: 'assistant',
     model: body.model ?? chatter.engine.name,
   };
-  const steps = answers.steps(parser);
   if (body.stream) {
+    const steps = await answers.streamed(parser, parts.limits.pingSeconds);
     await streamMessages(c, parts, answers, steps, head, request.prompt.length);
     return RESPONSE_ALREADY_SENT;
   }
-  const [whole] = await wholeAnswers(answers, steps, 1);
+  const [whole] = await wholeAnswers(answers, answers.steps(parser), 1);
   const content = [
     ...(whole.reasoning ? [{ type: 'thinking', thinking: whole.reasoning, signature: '' }] : []),
     ...(whole.text ? [{ type: 'text', text: whole.text }] : []),

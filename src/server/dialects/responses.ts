@@ -128,6 +128,7 @@ export async function responses(c: ServerContext, parts: ServerParts): Promise<R
   const answers = new Answers(c, chatter.engine, request, parts, field);
   const head = headOf(body, body.model ?? chatter.engine.name);
   const open = { incomplete_details: null, output: [], usage: null };
+  const steps = body.stream ? await answers.streamed(parser, parts.limits.pingSeconds) : answers.steps(parser);
   const stream = body.stream ? new EventStream(c.env.outgoing, parts.streaming(c)) : undefined;
   let sequence = 0;
   const tell = (type: string, fields: object): void =>
@@ -137,7 +138,7 @@ export async function responses(c: ServerContext, parts: ServerParts): Promise<R
     tell('response.created', { response: { ...head, ...open, status: 'in_progress' } });
     tell('response.in_progress', { response: { ...head, ...open, status: 'in_progress' } });
     let cut = false;
-    for await (const step of answers.steps(parser)) {
+    for await (const step of steps) {
       for (const part of step.parts) items.add(part);
       cut ||= step.finish === 'length';
       await stream?.ready();

@@ -16,7 +16,12 @@ export async function tokenize(c: ServerContext, parts: ServerParts): Promise<Re
 
 export async function detokenize(c: ServerContext, parts: ServerParts): Promise<Response> {
   const body = await readBody(c, detokenizeRequest, parts.limits.bodyBytes);
-  const { tokenizer } = parts.served.chatter(body.model).engine;
+  const { tokenizer, limits } = parts.served.chatter(body.model).engine;
+  if (body.tokens.length > limits.contextTokens)
+    throw badRequest(
+      `tokens: ${body.tokens.length} of them are more than the context of ${limits.contextTokens}`,
+      'tokens',
+    );
   const unknown = body.tokens.find((id) => id >= tokenizer.vocabSize);
   if (unknown !== undefined)
     throw badRequest(`tokens: ${unknown} is none of the ${tokenizer.vocabSize} tokens`, 'tokens');

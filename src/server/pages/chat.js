@@ -204,7 +204,10 @@ input.addEventListener('keydown', (event) => {
   if (!writing) composer.requestSubmit();
 });
 document.addEventListener('keydown', (event) => {
-  if (event.key === 'Escape' && writing) stop();
+  if (event.key === 'Escape' && document.body.classList.contains('side-open')) {
+    side(false);
+    byId('menu').focus();
+  } else if (event.key === 'Escape' && writing) stop();
   if (event.key.toLowerCase() === 'o' && event.shiftKey && (event.ctrlKey || event.metaKey)) {
     event.preventDefault();
     byId('new').click();
@@ -222,7 +225,10 @@ function side(open) {
   document.body.classList.toggle('side-open', open);
   byId('veil').hidden = !open;
 }
-byId('menu').addEventListener('click', () => side(true));
+byId('menu').addEventListener('click', () => {
+  side(true);
+  byId('new').focus();
+});
 byId('veil').addEventListener('click', () => side(false));
 
 const dialog = byId('settings');

@@ -1,19 +1,12 @@
 // What POST /v1/completions, /v1/embeddings, /rerank, /tokenize and /detokenize take.
 import { z } from 'zod';
+import { textsOrTokens, tokenList } from './prompts.js';
 import { samplingFields } from './sampling.js';
 import { fieldsElsewhere, refused } from './unserved.js';
 
-const tokens = z.array(z.int().min(0));
-
 export const completionRequest = z.object({
   model: z.string().nullish(),
-  /** A text, several, a list of token numbers, or several lists. */
-  prompt: z.union([
-    z.string(),
-    z.array(z.string()).min(1).max(256),
-    tokens.min(1),
-    z.array(tokens.min(1)).min(1).max(256),
-  ]),
+  prompt: textsOrTokens(256),
   ...samplingFields,
   ...fieldsElsewhere,
   max_tokens: z.int().min(0).nullish(),
@@ -28,12 +21,7 @@ export type CompletionRequest = z.output<typeof completionRequest>;
 
 export const embeddingRequest = z.object({
   model: z.string().nullish(),
-  input: z.union([
-    z.string(),
-    z.array(z.string()).min(1).max(2048),
-    tokens.min(1),
-    z.array(tokens.min(1)).min(1).max(2048),
-  ]),
+  input: textsOrTokens(2048),
   encoding_format: z.enum(['float', 'base64']).nullish(),
   dimensions: z.int().min(1).nullish(),
   /** Texts that are longer than the model reads are cut; they are refused unless this is said. */
@@ -66,4 +54,4 @@ export const tokenizeRequest = z.object({
   with_pieces: refused('/detokenize has the text of tokens', false),
   return_token_strs: refused('/detokenize has the text of tokens', false),
 });
-export const detokenizeRequest = z.object({ model: z.string().nullish(), tokens });
+export const detokenizeRequest = z.object({ model: z.string().nullish(), tokens: tokenList });

@@ -1,6 +1,6 @@
 // What POST /v1/messages takes: Anthropic's API.
 import { z } from 'zod';
-import { refused } from './unserved.js';
+import { fieldsOfChat, refused } from './unserved.js';
 
 /** Blocks of all kinds; those that are not served are refused where they are read, by their type. */
 const block = z.looseObject({
@@ -60,6 +60,9 @@ export const messagesRequest = z.object({
   /** What output_config.format was called first. */
   output_format: format.nullish(),
   context_management: z.looseObject({ edits: edits.nullish() }).nullish(),
+  ...fieldsOfChat,
+  stop: refused('use stop_sequences', []),
+  max_completion_tokens: refused('use max_tokens'),
   mcp_servers: refused('the server reaches no network', []),
   container: refused('the server runs no programs'),
 });

@@ -1,6 +1,6 @@
 // What POST /v1/responses takes: OpenAI's newer API, without its memory: each request brings its whole history.
 import { z } from 'zod';
-import { refused } from './unserved.js';
+import { fieldsOfChat, refused } from './unserved.js';
 
 const part = z.object({ type: z.string(), text: z.string().nullish(), refusal: z.string().nullish() });
 const content = z.union([z.string(), z.array(part)]);
@@ -81,6 +81,9 @@ export const responsesRequest = z.object({
     .nullish(),
   reasoning: z.object({ effort: z.enum(['none', 'minimal', 'low', 'medium', 'high', 'xhigh']).nullish() }).nullish(),
   metadata: z.record(z.string(), z.string()).nullish(),
+  ...fieldsOfChat,
+  max_tokens: refused('use max_output_tokens'),
+  messages: refused('use input'),
   previous_response_id: refused(MEMORY),
   conversation: refused(MEMORY),
   prompt: refused('the server keeps no prompts; send instructions and input'),

@@ -43,3 +43,17 @@ export const fieldsElsewhere = {
   repeat_penalty: refused('use repetition_penalty', 1),
   enable_thinking: refused('use chat_template_kwargs of /v1/chat/completions'),
 } as const;
+
+const CHAT = '/v1/chat/completions has it';
+/** Fields of OpenAI's chat that its newer API and Anthropic's lack: who sends them there expects something of them. */
+export const fieldsOfChat = {
+  n: refused(CHAT, 1),
+  seed: refused(CHAT),
+  stop: refused(CHAT, []),
+  max_completion_tokens: refused(CHAT),
+  response_format: refused(CHAT, { type: 'text' }),
+  logit_bias: refused(CHAT, {}),
+  logprobs: refused(CHAT, false),
+  frequency_penalty: refused(CHAT, 0),
+  presence_penalty: refused(CHAT, 0),
+} as const;
