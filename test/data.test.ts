@@ -247,6 +247,8 @@ test('JSON lines are parsed when asked for, and a broken one is named', () =>
     );
     assert.throws(() => lines.get(2), /record 2 is no JSON/);
     assert.throws(() => lines.get(3), /record 3 is no JSON object/);
+    writeFileSync(path, Buffer.from('{"x":"\xe4"}', 'latin1'));
+    assert.throws(() => readJsonLines(path).get(0), /record 0 is no JSON: .*utf-8/i); // not a letter that is no letter
   }));
 
 /** A file in MNIST's format. */

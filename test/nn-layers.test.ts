@@ -183,6 +183,11 @@ test('dropout keeps the mean while training and does nothing otherwise', () => {
 test('every activation has its name and a finite value', () => {
   const x = randn([3, 4], { seed: 1 });
   for (const name of ACTIVATIONS) assert.ok(Number.isFinite(activation(name)(x).sum().item()), name);
+  const at = (name: string): number[] => activation(name)(Tensor.from([-2, 0.5, 30])).toArray() as number[];
+  const near = (got: number[], want: number[]): void =>
+    got.forEach((y, i) => assert.ok(Math.abs(y - want[i]) < 1e-6, `${y} is not ${want[i]}`));
+  near(at('gelu_10'), [-0.0455003, 0.3457312, 10]);
+  near(at('laplace'), [0, 0.2314211, 1]);
   assert.throws(() => activation('swosh'), /unknown name "swosh"; known are gelu/);
 });
 

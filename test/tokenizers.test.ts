@@ -302,6 +302,17 @@ test('a chat template runs within bounds', () => {
       name: 'FormatError',
       message,
     });
+  for (const stated of [[null], [{ name: 'default' }], [{ name: 1, template: 'x' }], ['x']])
+    assert.throws(() => ChatTemplates.fromFolder(scratch(), { chat_template: stated }, {}), {
+      name: 'FormatError',
+      message: /chat_template holds .*, not a name and a template/,
+    });
+  const folder = scratch();
+  writeFileSync(join(folder, 'chat_templates'), 'a file where a folder should be');
+  assert.throws(() => ChatTemplates.fromFolder(folder, {}, {}), {
+    name: 'FormatError',
+    message: /chat_templates: cannot be opened: ENOTDIR/,
+  });
   const long = Array.from({ length: 2000 }, () => ({ role: 'user', content: 'word '.repeat(400) }));
   const plain = '{% for m in messages %}{{ m.role }}: {{ m.content | trim }}\n{% endfor %}';
   assert.ok(new ChatTemplates(new Map([['default', plain]])).render(long).length > 3e6);

@@ -71,10 +71,11 @@ export class Layout {
 
   /** The dimensions in another order. */
   permute(dims: readonly number[]): Layout {
-    const [shape, strides]: number[][] = [[], []];
+    const shape = dims.slice();
+    const strides = dims.slice();
     for (let i = 0; i < dims.length; i++) {
-      shape.push(this.shape[dims[i]]);
-      strides.push(this.strides[dims[i]]);
+      shape[i] = this.shape[dims[i]];
+      strides[i] = this.strides[dims[i]];
     }
     return new Layout(shape, strides, this.offset);
   }

@@ -16,3 +16,5 @@ function opened<T>(path: string, read: (path: string) => T): T {
 export const readWhole = (path: string): Buffer => opened(path, (p) => readFileSync(p));
 /** The names in a folder, in order. */
 export const namesIn = (path: string): string[] => opened(path, (p) => readdirSync(p)).sort();
+/** Bytes as text; another encoding than UTF-8 would turn letters into question marks without a word, and throws. */
+export const textOf = (bytes: Uint8Array): string => new TextDecoder('utf-8', { fatal: true }).decode(bytes);

@@ -97,7 +97,9 @@ export function broadcastShapes(op: string, ...shapes: Shape[]): Shape {
 /** Fills a single -1 in a reshape target and checks the element count. One pass: it is half of what a view costs. */
 export function resolveReshape(op: string, from: Shape, to: Shape): number[] {
   const out = to.slice();
-  let [known, hole, whole] = [1, -1, true];
+  let known = 1;
+  let hole = -1;
+  let whole = true;
   for (let i = 0; i < out.length; i++) {
     const d = out[i];
     if (d !== -1) known *= d;

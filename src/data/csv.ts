@@ -1,5 +1,5 @@
 // CSV files: records by the names of their columns, numbers where a whole column holds them.
-import { readWhole } from '../base/read-file.js';
+import { readWhole, textOf } from '../base/read-file.js';
 import { ArgumentError, FormatError } from '../base/errors.js';
 import { requireOptions } from '../ops/kernel-row.js';
 import { tensor } from '../tensor/create.js';
@@ -122,11 +122,11 @@ const toNumber = (f: string): number => {
   return infinite ? (infinite[1] === '-' ? -Infinity : Infinity) : Number(text);
 };
 
-/** A file's text; another encoding than UTF-8 would turn letters into question marks without a word. */
-function textOf(path: string): string {
+/** A file's text. */
+function textIn(path: string): string {
   const bytes = readWhole(path);
   try {
-    return new TextDecoder('utf-8', { fatal: true }).decode(bytes);
+    return textOf(bytes);
   } catch (cause) {
     throw new FormatError(`${path}: is not in UTF-8; parseCsv(text) takes a text that was decoded otherwise`, {
       cause,
@@ -137,7 +137,7 @@ function textOf(path: string): string {
 /** A CSV file as records by the names of its columns. */
 export function readCsv(path: string, options: CsvOptions = {}): CsvDataset {
   requireOptions('readCsv', options, ['delimiter', 'header']);
-  const rows = parseCsv(textOf(path), options.delimiter ?? ',', path);
+  const rows = parseCsv(textIn(path), options.delimiter ?? ',', path);
   const { header = true } = options;
   const named = header === true;
   if (named && rows.length === 0) throw new FormatError(`${path}: holds no line, not even the names of columns`);

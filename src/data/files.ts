@@ -2,7 +2,7 @@
 import { existsSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import { gunzipSync } from 'node:zlib';
-import { namesIn, readWhole } from '../base/read-file.js';
+import { namesIn, readWhole, textOf } from '../base/read-file.js';
 import type { DType } from '../base/dtype.js';
 import { ArgumentError, FormatError } from '../base/errors.js';
 import { readPicture } from '../media/pictures.js';
@@ -35,10 +35,10 @@ export class JsonLines<S extends Sample = Sample> extends Dataset<S> {
   get(i: number): S {
     checkIndex(i, this.length);
     const end = this.#bytes.indexOf(10, this.#starts[i]);
-    const text = this.#bytes.subarray(this.#starts[i], end < 0 ? this.#bytes.length : end).toString('utf8');
+    const line = this.#bytes.subarray(this.#starts[i], end < 0 ? this.#bytes.length : end);
     let value: unknown;
     try {
-      value = JSON.parse(text);
+      value = JSON.parse(textOf(line));
     } catch (cause) {
       throw new FormatError(`${this.#path}: record ${i} is no JSON: ${(cause as Error).message}`, { cause });
     }

@@ -7,6 +7,7 @@ import { constant } from './init.js';
 import { Layer } from './module.js';
 import type { VarBuilder } from './var-builder.js';
 
+const LAPLACE_WIDTH = 0.282095 * Math.SQRT2;
 type F = (x: Tensor, parameter?: number) => Tensor;
 /** 'gelu' is the exact one, by the error function; Tensor.gelu is the tanh form, as in Candle. */
 const BY_NAME = {
@@ -14,6 +15,7 @@ const BY_NAME = {
   gelu_new: (x) => x.gelu(),
   gelu_pytorch_tanh: (x) => x.gelu(),
   gelu_fast: (x) => x.gelu(),
+  gelu_10: (x) => x.geluErf().clamp(-10, 10),
   quick_gelu: (x) => x.mul(x.affine(1.702, 0).sigmoid()),
   relu: (x) => x.relu(),
   relu2: (x) => x.relu2(),
@@ -29,6 +31,12 @@ const BY_NAME = {
   elu: (x, alpha = 1) => x.elu(alpha),
   selu: (x) => x.selu(),
   leaky_relu: (x, slope = 0.01) => x.leakyRelu(slope),
+  // An error function about 0.707107, as wide as 0.282095: MEGA's.
+  laplace: (x) =>
+    x
+      .affine(1 / LAPLACE_WIDTH, -0.707107 / LAPLACE_WIDTH)
+      .erf()
+      .affine(0.5, 0.5),
   tanh: (x) => x.tanh(),
   softplus: (x) => x.softplus(),
   softsign: (x) => x.softsign(),

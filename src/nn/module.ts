@@ -62,6 +62,16 @@ interface Hooks {
 export const storedName = (field: string): string =>
   field.replace(/([a-z0-9])([A-Z]+)/g, (_, before: string, capitals: string) => `${before}_${capitals.toLowerCase()}`);
 
+/** The modules down to this one; a way back up would have no end. */
+function below(above: readonly Module[], module: Module, name: string): readonly Module[] {
+  if (above.includes(module))
+    throw new ArgumentError(
+      `${module.constructor.name}: its field ${name} leads back to it; a private field (#parent) can hold what a ` +
+        'module lies within, since no parts are looked for there',
+    );
+  return [...above, module];
+}
+
 /**
  * Anything with parameters. Fields that hold tensors are parameters, fields that hold modules (or arrays of them) are
  * parts; their names make up the names in `stateDict()`, camelCase written as snake_case, so that PyTorch's checkpoints
@@ -97,19 +107,25 @@ export abstract class Module {
   }
 
   /** Every tensor field of this module and of modules in its fields, arrays included. */
-  *#slots(prefix = ''): Generator<Slot> {
+  *#slots(prefix = '', above: readonly Module[] = []): Generator<Slot> {
+    const chain = below(above, this, prefix.slice(0, -1));
     const buffers = this.buffers();
-    for (const field of this.fields()) yield* Module.#slotsOf(field, `${prefix}${field.name}`, buffers);
+    for (const field of this.fields()) yield* Module.#slotsOf(field, `${prefix}${field.name}`, buffers, chain);
   }
-  static *#slotsOf({ value, owner, key }: Field, name: string, buffers: readonly string[]): Generator<Slot> {
+  static *#slotsOf(
+    { value, owner, key }: Field,
+    name: string,
+    buffers: readonly string[],
+    chain: readonly Module[],
+  ): Generator<Slot> {
     const buffer = buffers.includes(key);
     if (value instanceof Tensor) yield { name, owner, key, buffer };
     else if (value instanceof QTensor) yield* blocksOf(value, name);
-    else if (value instanceof Module) yield* value.#slots(`${name}.`);
+    else if (value instanceof Module) yield* value.#slots(`${name}.`, chain);
     else if (Array.isArray(value))
       for (let i = 0; i < value.length; i++) {
         const inner = { name, value: value[i] as unknown, owner: value as unknown as Record<string, unknown> };
-        yield* Module.#slotsOf({ ...inner, key: String(i) }, `${name}.${i}`, buffer ? [String(i)] : []);
+        yield* Module.#slotsOf({ ...inner, key: String(i) }, `${name}.${i}`, buffer ? [String(i)] : [], chain);
       }
     else if (hidesModules(value))
       throw new ArgumentError(
@@ -139,9 +155,13 @@ export abstract class Module {
   }
   /** This module under the name '', and all modules within it under theirs. */
   *namedModules(prefix = ''): Generator<[name: string, module: Module]> {
+    yield* this.#named(prefix, []);
+  }
+  *#named(prefix: string, above: readonly Module[]): Generator<[name: string, module: Module]> {
+    const chain = below(above, this, prefix);
     yield [prefix, this];
     for (const field of this.fields())
-      yield* modulesIn(field.value, prefix ? `${prefix}.${field.name}` : field.name, (m, p) => m.namedModules(p));
+      yield* modulesIn(field.value, prefix ? `${prefix}.${field.name}` : field.name, (m, p) => m.#named(p, chain));
   }
   /** The modules that this one holds itself, by name. */
   children(): Map<string, Module> {

@@ -86,9 +86,9 @@ export abstract class Optimizer<O extends OptimizerOptions = OptimizerOptions> {
     const given = params[0] instanceof Tensor ? [{ params }] : params;
     this.groups = (given as readonly ParameterGroup<O>[]).map((group) => {
       const { params: own, ...more } = group;
-      requireOptions(`${name} (a group's options)`, more, known);
       if (!Array.isArray(own) || own.length === 0 || own.some((p) => !(p instanceof Tensor)))
         throw new ArgumentError(`${name}: a group is { params: [tensors], ...options } with a tensor at least`);
+      requireOptions(`${name} (a group's options)`, more, known);
       if ((own as readonly Tensor[]).some((p) => p.node))
         throw new ArgumentError(
           `${name}: a parameter is the result of an op, so a step on it would not be seen; it must be a leaf`,
@@ -129,12 +129,14 @@ export abstract class Optimizer<O extends OptimizerOptions = OptimizerOptions> {
   }
 
   /** One step; parameters without a gradient stay as they are. */
-  step(grads: GradSource, { scale, copy }: StepOptions = {}): void {
+  step(grads: GradSource, options: StepOptions = {}): void {
     if (typeof (grads as GradSource | undefined)?.get !== 'function')
       throw new ArgumentError(
         `${this.constructor.name}: step takes the gradients that loss.backward() gives, which tensors do not keep; ` +
           'backwardStep(loss) does both, and there is nothing to set to zero',
       );
+    requireOptions(this.constructor.name, options, ['scale', 'copy']);
+    const { scale, copy } = options;
     const recorded = stepRecording();
     if (recorded) recorded.before(() => this.steps++);
     else this.steps++;

@@ -87,7 +87,12 @@ export class Scheduler {
     this.#set();
   }
   /** One step on; answers the new rate. */
-  step(): number {
+  step(...more: never[]): number {
+    if (more.length > 0)
+      throw new ArgumentError(
+        `${this.constructor.name}: step takes nothing, not ${String(more[0])}; set \`at\` to go to a step, and ` +
+          'ReduceLROnPlateau watches a measure',
+      );
     const last = lastSet.get(this.optimizer);
     if (last?.by === this && last.rate !== this.optimizer.learningRate)
       throw new ArgumentError(

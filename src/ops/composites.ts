@@ -3,7 +3,7 @@ import { type DType, DTYPES, FLOATS, REALS } from '../base/dtype.js';
 import { ArgumentError, ShapeError } from '../base/errors.js';
 import { formatShape, normalizeDim, normalizeDims, resolveReshape, type Shape } from '../base/shape.js';
 import type { Tensor } from '../tensor/tensor.js';
-import { requireFlag, requireWhole } from './kernel-row.js';
+import { requireFlag, requireNumbers, requireWhole } from './kernel-row.js';
 import { type CompositeErrorSample, type CompositeRow, type CompositeSample, rows, ulps } from './op.js';
 import { type Dims, reducedShape } from './reduce.js';
 
@@ -89,11 +89,10 @@ export const compositeOps = rows({
   transpose: of(
     'two dimensions exchanged',
     (x: Tensor, a: number = -2, b: number = -1): Tensor => {
-      const { rank } = x.layout;
-      const p = normalizeDim('transpose', a, rank);
-      const q = normalizeDim('transpose', b, rank);
-      const dims: number[] = [];
-      for (let i = 0; i < rank; i++) dims.push(i === p ? q : i === q ? p : i);
+      const dims = x.layout.shape.slice();
+      const p = normalizeDim('transpose', a, dims.length);
+      const q = normalizeDim('transpose', b, dims.length);
+      for (let i = 0; i < dims.length; i++) dims[i] = i === p ? q : i === q ? p : i;
       return x.permute(dims);
     },
     [on([2, 3, 4], 0, 2), on([2, 3, 4], -1, -2)],
@@ -180,6 +179,7 @@ export const compositeOps = rows({
   sumTo: of(
     'summed over the dimensions that broadcasting from `shape` added',
     (x: Tensor, shape: Shape): Tensor => {
+      requireWhole('sumTo', 'shape', shape, 0);
       const lead = x.rank - shape.length;
       const dims = x.shape.map((_, i) => i).filter((i) => i < lead || (shape[i - lead] === 1 && x.shape[i] !== 1));
       if (dims.length === 0) return x;
@@ -192,6 +192,7 @@ export const compositeOps = rows({
     'mean squared distance from the mean over dims, with n - correction in the denominator',
     (x: Tensor, dims?: Dims, keepdim: boolean = false, correction: number = 1): Tensor =>
       wide(x, (w) => {
+        requireNumbers('variance', { correction });
         const list = normalizeDims('variance', dims, w.rank);
         const n = list.reduce((a, d) => a * w.shape[d], 1);
         return w
@@ -207,6 +208,8 @@ export const compositeOps = rows({
     'square root of the variance',
     (x: Tensor, dims?: Dims, keepdim: boolean = false, correction: number = 1): Tensor =>
       wide(x, (w) => {
+        requireNumbers('std', { correction });
+        requireFlag('std', 'keepdim', keepdim);
         const list = normalizeDims('std', dims, w.rank);
         const n = list.reduce((a, d) => a * w.shape[d], 1);
         // The norm keeps its range where squares would leave it, and has a gradient where all is equal.
@@ -238,6 +241,7 @@ export const compositeOps = rows({
     '(sum of |x|^p)^(1/p) over dims; p = 0 counts what is not 0, infinite p is the largest or smallest |x|',
     (x: Tensor, p: number = 2, dims?: Dims, keepdim: boolean = false): Tensor =>
       wide(x, (w) => {
+        requireNumbers('norm', { p });
         if (Number.isNaN(p)) throw new ArgumentError('norm: the order is NaN');
         requireFlag('norm', 'keepdim', keepdim);
         const list = normalizeDims('norm', dims, w.rank);
@@ -362,11 +366,13 @@ export const compositeOps = rows({
   ),
   roundTo: of(
     'rounded to `decimals` places, halves to even',
-    (x: Tensor, decimals: number): Tensor =>
-      x
+    (x: Tensor, decimals: number): Tensor => {
+      requireWhole('roundTo', 'decimals', [decimals], -Infinity);
+      return x
         .affine(10 ** decimals, 0)
         .roundEven()
-        .div(10 ** decimals),
+        .div(10 ** decimals);
+    },
     [on([3, 5], 2)],
     { dtypes: REALS, ulp: ulps(1) },
   ),
@@ -380,6 +386,7 @@ export const compositeOps = rows({
 
 /** Whether any or all elements over dims are not 0: of nothing, all are and not any. */
 function holds(op: 'any' | 'all', x: Tensor, dims: Dims | undefined, keepdim: boolean): Tensor {
+  requireFlag(op, 'keepdim', keepdim);
   const list = normalizeDims(op, dims, x.rank);
   if (list.some((d) => x.shape[d] === 0))
     return x.newFull(reducedShape(x.shape, { dims: list, keepdim }), op === 'all' ? 1 : 0, 'bool');

@@ -5,7 +5,7 @@ import { formatShape, normalizeDim, type Shape } from '../base/shape.js';
 import type { Tensor } from '../tensor/tensor.js';
 import { wide } from './composites.js';
 import { formulaRow } from './formula-row.js';
-import { composite, requireFlag, requireWhole } from './kernel-row.js';
+import { composite, requireFlag, requireNumbers, requireWhole } from './kernel-row.js';
 import { type CompositeSample, rows, ulps } from './op.js';
 
 const on = (shape: Shape, ...args: unknown[]): CompositeSample => ({ inputs: [{ shape }], args });
@@ -66,6 +66,7 @@ export const formulaOps = rows({
       { ulp: ulps(1) },
     ),
     compose: (x: Tensor, spacing: number = 1, dim: number = -1): Tensor => {
+      requireNumbers('gradient', { spacing });
       const d = normalizeDim('gradient', dim, x.rank);
       if (x.shape[d] < 2)
         throw new ShapeError(`gradient: dimension ${d} of ${formatShape(x.shape)} has fewer than two elements`);

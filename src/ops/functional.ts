@@ -5,7 +5,7 @@ import { ArgumentError, DTypeError, ShapeError } from '../base/errors.js';
 import { formatShape, normalizeDim, sameShape, type Shape } from '../base/shape.js';
 import type { Tensor } from '../tensor/tensor.js';
 import { wide } from './composites.js';
-import { composite, requireOptions, requireWhole } from './kernel-row.js';
+import { composite, requireNumbers, requireOptions, requireWhole } from './kernel-row.js';
 import {
   rows,
   type CompositeErrorSample,
@@ -349,13 +349,15 @@ export const functional = rows({
       samples: [{ inputs: [s(3, 5), { shape: [3, 5], domain: [0.1, 0.9] }], args: [0.5, { input: 1 }] }],
     }),
     formula: 'softmax((x - ln(-ln(u))) / temperature) along dim, for uniform numbers u',
-    compose: (x: Tensor, temperature: number, uniform: Tensor, dim: number = -1): Tensor =>
-      wide(x, (w) =>
+    compose: (x: Tensor, temperature: number, uniform: Tensor, dim: number = -1): Tensor => {
+      requireNumbers('gumbelSoftmax', { temperature });
+      return wide(x, (w) =>
         w
           .sub(uniform.cast(w.dtype).log().neg().log())
           .affine(1 / temperature, 0)
           .softmax(normalizeDim('gumbelSoftmax', dim, x.rank)),
-      ),
+      );
+    },
   }),
   nll: composite({
     ...row({

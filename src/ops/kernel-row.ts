@@ -101,6 +101,12 @@ export function requireWhole(op: string, name: string, values: readonly number[]
   }
 }
 
+/** A tensor as such, where one may be left out: a number there would count as left out, or fail far from the call. */
+export function requireTensor(op: string, what: string, value: Tensor | undefined): void {
+  if (value === undefined || (typeof value === 'object' && value !== null && 'dtype' in value)) return;
+  throw new ArgumentError(`${op}: ${what} is ${value === null ? 'null' : typeof value}, not a tensor`);
+}
+
 /** Numbers as such: what is nearly one (a string, a tensor) is not asked to become one. */
 export function requireNumbers(op: string, values: Readonly<Record<string, unknown>>): void {
   for (const [name, v] of Object.entries(values)) {
@@ -119,6 +125,8 @@ export function requireFlag(op: string, name: string, value: unknown): void {
 const OTHER_OPTIONS: Readonly<Record<string, string>> = {
   lr: 'learningRate',
   betas: '{ beta1, beta2 }',
+  clipNorm: 'backwardStep(loss, { clipNorm })',
+  clipValue: 'backwardStep(loss, { clipValue })',
   batchSize: 'batch',
   numWorkers: 'DataLoader.inWorkers(url, { workers })',
   pinMemory: '{ device }, to which batches are sent ahead',

@@ -184,9 +184,9 @@ export const matrixOps = rows({
       { inputs: [s(2, 3), s(3)], args: [{ input: 1 }] },
       { inputs: [s(3, 2), s(3, 2)], args: [{ input: 1 }, 0] },
     ]),
-    compose: (x: Tensor, y: Tensor, dim?: number): Tensor => {
+    compose: (x: Tensor, y: Tensor, dim: number = -1): Tensor => {
       const product: Tensor = x.mul(y);
-      return product.sum(normalizeDim('vecdot', dim ?? -1, product.rank));
+      return product.sum(normalizeDim('vecdot', dim, product.rank));
     },
   }),
 });

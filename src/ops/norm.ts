@@ -4,7 +4,7 @@ import { REALS } from '../base/dtype.js';
 import { ArgumentError, ShapeError } from '../base/errors.js';
 import { formatShape, sameShape, sizeOf, type Shape } from '../base/shape.js';
 import type { Tensor } from '../tensor/tensor.js';
-import { composite, kernel, numbers, requireOptions, requireSameDType } from './kernel-row.js';
+import { composite, kernel, numbers, requireOptions, requireSameDType, requireTensor } from './kernel-row.js';
 import {
   rows,
   type Call,
@@ -252,6 +252,8 @@ function affineChannels(
   weight: Tensor | undefined,
   bias: Tensor | undefined,
 ): Tensor {
+  requireTensor(op, 'weight', weight);
+  requireTensor(op, 'bias', bias);
   const scaled = weight ? y.mul(perChannel(op, x, weight)) : y;
   return bias ? scaled.add(perChannel(op, x, bias)) : scaled;
 }

@@ -5,7 +5,7 @@ import { formatShape, normalizeDim } from '../base/shape.js';
 import type { Tensor } from '../tensor/tensor.js';
 import { wide } from './composites.js';
 import { formulaRow } from './formula-row.js';
-import { composite, requireOptions, requireWhole } from './kernel-row.js';
+import { composite, requireFlag, requireNumbers, requireOptions, requireWhole } from './kernel-row.js';
 import { exact, layerNames, on, sizeAlong, together, two } from './layer-names.js';
 import { type CompositeSample, rows, ulps } from './op.js';
 
@@ -246,7 +246,10 @@ export const shorthandOps = rows({
       on([3, 6]),
       on([3, 6], 0),
     ]),
-    compose: (x: Tensor, correction: number = 1): Tensor => wide(x, (w) => covariance(w, correction)),
+    compose: (x: Tensor, correction: number = 1): Tensor => {
+      requireNumbers('cov', { correction });
+      return wide(x, (w) => covariance(w, correction));
+    },
   }),
   corrcoef: composite({
     ...formulaRow('the correlations of variables, one a row, over observations, one a column', [on([3, 6])], {}),
@@ -289,6 +292,7 @@ export const shorthandOps = rows({
       dim: number = -1,
       keepdim: boolean = false,
     ): readonly [values: Tensor, indices: Tensor] => {
+      requireFlag('kthvalue', 'keepdim', keepdim);
       const [d, n] = sizeAlong('kthvalue', x, dim);
       if (!Number.isSafeInteger(k) || k < 1 || k > n) throw new ArgumentError(`kthvalue: k ${k} is not from 1 to ${n}`);
       const indices = x
@@ -324,6 +328,7 @@ export const shorthandOps = rows({
         Array.from({ length: n }, (_, i) => x.rank - n + i),
         Array.from({ length: n }, (_, i) => i),
       ];
+      if (typeof dims === 'number') requireWhole('tensordot', 'dims', [dims], 0);
       const [left, right] = typeof dims === 'number' ? ends(dims) : dims;
       const a = left.map((d) => normalizeDim('tensordot', d, x.rank));
       const b = right.map((d) => normalizeDim('tensordot', d, y.rank));
@@ -346,6 +351,7 @@ export const shorthandOps = rows({
   trapezoid: composite({
     ...formulaRow('the area under straight lines between neighbours dx apart', [on([3, 5]), on([5, 3], 0.5, 0)]),
     compose: (x: Tensor, dx: number = 1, dim: number = -1): Tensor => {
+      requireNumbers('trapezoid', { dx });
       const [d] = sizeAlong('trapezoid', x, dim);
       return wide(x, (w) => trapezoidAreas(w, dx, d).sum(d));
     },
@@ -353,6 +359,7 @@ export const shorthandOps = rows({
   cumulativeTrapezoid: composite({
     ...formulaRow('the areas of trapezoid up to each element but the first', [on([3, 5], 0.5)]),
     compose: (x: Tensor, dx: number = 1, dim: number = -1): Tensor => {
+      requireNumbers('cumulativeTrapezoid', { dx });
       const [d] = sizeAlong('cumulativeTrapezoid', x, dim);
       return wide(x, (w) => trapezoidAreas(w, dx, d).cumsum(d));
     },
@@ -363,8 +370,9 @@ export const shorthandOps = rows({
     }),
     compose: (x: Tensor, n?: number, increasing: boolean = false): Tensor => {
       if (x.rank !== 1) throw new ShapeError(`vander: ${formatShape(x.shape)} is no list of numbers`);
-      const columns = n ?? x.shape[0];
+      const columns = n === undefined ? x.shape[0] : n;
       requireWhole('vander', 'n', [columns], 0);
+      requireFlag('vander', 'increasing', increasing);
       if (columns === 0) return x.newFull([x.shape[0], 0], 0);
       const made = Array.from({ length: columns }, (_, i) => (i === 0 ? x.onesLike() : x.powf(i)));
       const [first, ...rest] = increasing ? made : made.reverse();

@@ -4,7 +4,7 @@ import { type DType, REALS } from '../base/dtype.js';
 import { ArgumentError, ShapeError } from '../base/errors.js';
 import { formatShape, normalizeDim } from '../base/shape.js';
 import type { Tensor } from '../tensor/tensor.js';
-import { alike, composite, requireDType, requireOptions, requireWhole } from './kernel-row.js';
+import { alike, composite, requireDType, requireOptions, requireTensor, requireWhole } from './kernel-row.js';
 import { type InputSpec, rows } from './op.js';
 
 const NORMS = ['backward', 'ortho', 'forward'] as const;
@@ -141,6 +141,7 @@ function transform(
   options: FftOptions,
   sign: number,
 ): readonly [Tensor, Tensor] {
+  requireTensor(op, 'the imaginary part', im);
   const { t, n, dim, norm } = prepared(op, x, options);
   if (im && formatShape(im.shape) !== formatShape(x.shape))
     throw new ShapeError(`${op}: the imaginary part ${formatShape(im.shape)} must be ${formatShape(x.shape)}`);

@@ -240,6 +240,7 @@ export const statisticsOps = rows({
       { noGrad: 'moving one of several equal elements changes which are equal' },
     ),
     compose: (x: Tensor, dim: number = -1, keepdim: boolean = false): readonly [values: Tensor, indices: Tensor] => {
+      requireFlag('mode', 'keepdim', keepdim);
       const { flat, d, n } = along('mode', x, dim);
       const order = flat.detach().argsort(d);
       const sorted = flat.detach().gather(d, order);

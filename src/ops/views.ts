@@ -26,8 +26,13 @@ export const viewOps = rows({
   permute: view({
     formula: 'dimensions in another order',
     args: (x: Tensor, dims: readonly number[]): Call<{ dims: number[] }> => {
-      const list = dims.map((d) => normalizeDim('permute', d, x.rank));
-      if (list.length !== x.rank || list.some((d, i) => list.indexOf(d) !== i)) {
+      const list = dims.slice();
+      let distinct = list.length === x.rank;
+      for (let i = 0; i < list.length; i++) {
+        list[i] = normalizeDim('permute', list[i], x.rank);
+        distinct &&= list.indexOf(list[i]) === i;
+      }
+      if (!distinct) {
         throw new ShapeError(
           `permute: ${formatShape(dims)} does not name each of the ${x.rank} dimensions of ${formatShape(x.shape)} ` +
             'once',

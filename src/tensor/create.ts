@@ -136,7 +136,7 @@ export function tensor(
           `${found[depth] ?? 'none'}`,
       );
     }
-    v.forEach((e: NestedInput, i: number) => walk(e, depth + 1, `${path}[${i}]`));
+    for (let i = 0; i < v.length; i++) walk(v[i] as NestedInput, depth + 1, `${path}[${i}]`); // holes, too
   };
   walk(data, 0, '');
   const natural: DType = typed ?? (typeof flat[0] === 'bigint' ? 'i64' : typeof flat[0] === 'boolean' ? 'bool' : 'f32');
@@ -190,7 +190,11 @@ export function arange(first: number, ...rest: (number | TensorOptions | undefin
   if ((to - from) * step < 0)
     throw new ArgumentError(`arange: from ${from} to ${to} by ${step}; the step leads away from the end`);
   const size = Math.max(0, Math.ceil((to - from) / step));
-  if (size > 0) for (const v of [from, from + (size - 1) * step]) checkValue('arange', v, dtype);
+  for (const v of size > 0 ? [from, from + (size - 1) * step] : []) {
+    if (!isFloat(dtype) && !Number.isSafeInteger(v))
+      throw new DTypeError(`arange: ${v} is beyond 2^53 and no exact number; bigints in a list are`);
+    checkValue('arange', v, dtype);
+  }
   return make(movementOps.newArange, { size, dtype, start: from, step }, options);
 }
 /** n evenly spaced numbers from start to end, both included. */

@@ -72,6 +72,11 @@ export class Device {
 
   /** What runs the ops there. */
   readonly backend: Backend;
+  /**
+   * Cloning a tensor for another thread would leave its memory behind and give an object without numbers; a symbol
+   * cannot be cloned, and what it says is the error.
+   */
+  protected readonly thread = Symbol('a tensor stays in its thread, and (await x.data()) goes: this device');
   readonly #constants = new Map<DType, Map<number, Tensor>>();
   #constantBytes = 0;
 
@@ -260,5 +265,9 @@ export class Device {
   /** The name. */
   toString(): string {
     return this.name;
+  }
+  /** What console.log shows. */
+  [Symbol.for('nodejs.util.inspect.custom')](): string {
+    return `Device ${this.name}`;
   }
 }

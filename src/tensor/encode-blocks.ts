@@ -1,5 +1,5 @@
 // Tensors of floats as rows of blocks, by the CPU engine; those of other devices go there and come back.
-import { type EncodeOptions, requireEncodable, requireFinite } from '../base/blocks/encode.js';
+import { type EncodeOptions, feltImportance, requireEncodable, requireFinite } from '../base/blocks/encode.js';
 import type { GgmlType } from '../base/blocks/types.js';
 import { ENCODE_BLOCKS } from '../ops/encode-blocks.js';
 
@@ -23,7 +23,7 @@ export function encodeBlocks(
       const values = x.detach().to(device).cast('f32');
       if (values.size > 0 && values.isFinite().all().item() === 0)
         requireFinite(type, values.dataSync() as Float32Array);
-      const weights = importance ? [tensor(importance, { dtype: 'f32', device })] : [];
+      const weights = importance ? [tensor(feltImportance(importance), { dtype: 'f32', device })] : [];
       const [blocks] = apply(ENCODE_BLOCKS as GradRow, [values, ...weights], { type: type.name });
       return keep(blocks.to(x.device));
     }),

@@ -22,8 +22,8 @@ export class Level {
 const running: Level[] = [];
 export const runningLevels = (): readonly Level[] => running;
 export const runs = (level: Level): boolean => running.includes(level);
-/** The innermost vmap that runs. */
-export const innermost = (): Level | undefined => running[running.length - 1];
+/** The innermost vmap that runs. (An element -1 is a property by name to V8, and each op would look for it.) */
+export const innermost = (): Level | undefined => (running.length > 0 ? running[running.length - 1] : undefined);
 
 /** Runs f within a vmap over `size` examples. */
 export function mapping<T>(size: number, rules: MapRules, f: (level: Level) => T): T {

@@ -48,7 +48,8 @@ function named(row: Row, args: readonly unknown[], e: unknown): unknown {
   if (e instanceof WickError && e.message.startsWith('constant: '))
     return e.retitle(`${row.serves ?? row.name}: ${e.message.slice('constant: '.length)}`);
   if (!(e instanceof TypeError || e instanceof RangeError)) return e;
-  if (e instanceof TypeError && args.length > 0 && args.every((a) => typeof a === 'number'))
+  const alone = args.length > 0 && args.every((a) => typeof a === 'number');
+  if (e instanceof TypeError && alone && /is not (iterable|a function)/.test(e.message))
     return new ArgumentError(`${row.name}: takes a list: ${row.name}([${args.join(', ')}])`, { cause: e });
   const list = args.some(Array.isArray) ? '; tensor(list) makes a tensor of a list' : '';
   return new ArgumentError(

@@ -1,6 +1,6 @@
 // Tensor: a dtype, a layout and shared storage on a device. Its math methods come from the op table.
 import { asDType, bytesOf, DTYPE, type DType, isFloat } from '../base/dtype.js';
-import { ArgumentError, DisposedError, DTypeError, GradError, ShapeError } from '../base/errors.js';
+import { ArgumentError, DisposedError, DTypeError, GradError, OutOfMemoryError, ShapeError } from '../base/errors.js';
 import { Layout } from '../base/layout.js';
 import { checkShape, formatShape, normalizeDim, type Shape, sizeOf } from '../base/shape.js';
 import type { Memory } from '../backends/backend.js';
@@ -104,6 +104,18 @@ interface Sizes {
   4: [N, N, N, N];
   5: [N, N, N, N, N];
   6: [N, N, N, N, N, N];
+}
+
+/** Room for a tensor's elements on the host, which takes less in one piece than a device does. */
+function hostBytes(size: number): Uint8Array<ArrayBuffer> {
+  try {
+    return new Uint8Array(size);
+  } catch (cause) {
+    throw new OutOfMemoryError(
+      `reading ${size} bytes: Node has no room for them in one piece; read the tensor in parts, as x.narrow(0, at, n)`,
+      { cause },
+    );
+  }
 }
 
 /** Numbers of one dtype in a shape on a device; views share memory. Made by tensor(), zeros(), randn() and the like. */
@@ -294,7 +306,7 @@ export class Tensor {
     done: T | undefined;
   } {
     const size = this.size * bytesOf(this.dtype);
-    const target = new Uint8Array(size);
+    const target = hostBytes(size);
     if (size === 0) return { target, done: undefined };
     const dense = this.layout.isContiguous ? this : detached(this).copy();
     const done = read(dense.memory, dense.layout.offset * bytesOf(this.dtype), target);

@@ -30,6 +30,7 @@ const H200: DeviceInfo = {
   totalBytes: 141e9,
   integrated: false,
   memoryPools: true,
+  tensorMaps: true,
 };
 const driver = (info: DeviceInfo): Driver => ({
   // Kernels of this driver need no code.

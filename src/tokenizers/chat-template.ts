@@ -1,8 +1,9 @@
 // Chat templates: messages to the text that a model was trained on, by the Jinja program that comes with it.
-import { existsSync, readdirSync, readFileSync } from 'node:fs';
+import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { Environment, Interpreter, Template } from '@huggingface/jinja';
 import { ArgumentError, FormatError } from '../base/errors.js';
+import { namesIn, readWhole } from '../base/read-file.js';
 import type { Gguf } from '../io/gguf.js';
 import { readJsonFile } from '../io/json-file.js';
 
@@ -140,19 +141,24 @@ export class ChatTemplates {
     const stated = config.chat_template;
     if (typeof stated === 'string') sources.set('default', stated);
     else if (Array.isArray(stated))
-      for (const { name, template } of stated as { name: string; template: string }[]) sources.set(name, template);
+      for (const one of stated as unknown[]) {
+        const { name, template } = (one ?? {}) as { readonly name?: unknown; readonly template?: unknown };
+        if (typeof name !== 'string' || typeof template !== 'string')
+          throw new FormatError(`${dir}: chat_template holds ${JSON.stringify(one)}, not a name and a template`);
+        sources.set(name, template);
+      }
     const json = join(dir, 'chat_template.json');
     if (existsSync(json)) {
       const inside = readJsonFile(json).chat_template;
       if (typeof inside === 'string') sources.set('default', inside);
     }
     const jinja = join(dir, 'chat_template.jinja');
-    if (existsSync(jinja)) sources.set('default', readFileSync(jinja, 'utf8'));
+    if (existsSync(jinja)) sources.set('default', readWhole(jinja).toString('utf8'));
     for (const folder of ['chat_templates', 'additional_chat_templates']) {
       const at = join(dir, folder);
       if (!existsSync(at)) continue;
-      for (const file of readdirSync(at).filter((f) => f.endsWith('.jinja')))
-        sources.set(file.slice(0, -'.jinja'.length), readFileSync(join(at, file), 'utf8'));
+      for (const file of namesIn(at).filter((f) => f.endsWith('.jinja')))
+        sources.set(file.slice(0, -'.jinja'.length), readWhole(join(at, file)).toString('utf8'));
     }
     return sources.size > 0 ? new ChatTemplates(sources, roles) : undefined;
   }

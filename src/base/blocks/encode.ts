@@ -151,6 +151,22 @@ export function requireEncodable(type: GgmlType, values: number, rowLength: numb
   if (importance?.some((v) => !(v >= 0 && v < Infinity)))
     throw new ArgumentError('quantize: the importance holds a number that is negative or not finite');
 }
+/** Columns that share a scale at least: those of the smallest parts of blocks. */
+const SHARED = 16;
+/**
+ * Importances by which every scale has something to go by. Columns that nothing ever came through count nothing, and
+ * where all of a scale's do, any scale is right: values would become 0, and answer wrongly the first time that
+ * something does. Such columns count as the least that any does.
+ */
+export function feltImportance(importance: Float32Array): Float32Array {
+  const least = importance.reduce((a, v) => (v > 0 && v < a ? v : a), Infinity);
+  const out = importance.slice();
+  for (let i = 0; i < out.length; i += SHARED) {
+    const shared = out.subarray(i, i + SHARED);
+    if (shared.every((v) => v === 0)) shared.fill(least < Infinity ? least : 1);
+  }
+  return out;
+}
 /** Values must be finite: a scale cannot be chosen for the others. */
 export function requireFinite(type: GgmlType, x: Float32Array): void {
   const bad = x.findIndex((v) => !Number.isFinite(v));
