@@ -76,6 +76,7 @@ const quantile = (sorted: readonly number[], q: number): number =>
 /** A text no compiler has seen: NVRTC keeps what it compiled on disk, and would only look it up. */
 const unseen = (unit: Unit): Unit => ({
   ...unit,
+  whole: undefined,
   source: `${unit.source}static constexpr int wick_first_use_${randomBytes(8).toString('hex')} = 0;\n`,
 });
 

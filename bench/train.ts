@@ -1,6 +1,7 @@
 // Training steps at the sizes people quote, op by op where asked: node dist/bench/train.js --device cuda:0
 //   [--only 124m,1.3b] [--profile] [--plain] [--graph] [--remake] [--any-order] [--json FILE] [--no-peers]
-//   [--ways eager,compiled]
+//   [--ways eager,compiled] [--first]
+// --first ends after two steps: what a process waits for before it trains.
 // --graph records the step (captured). Weights are bf16 with f32 masters, gradients are clipped by their norm, AdamW
 // steps all parameters. PyTorch's figures, op by op and compiled, are of the same run where it is installed
 // (bench/peers/pytorch-train.py).
@@ -39,6 +40,7 @@ const { values: v } = parseArgs({
     ways: { type: 'string', default: 'eager,compiled' },
     json: { type: 'string' },
     'no-peers': { type: 'boolean', default: false },
+    first: { type: 'boolean', default: false },
   },
 });
 const device = Device.get(v.device);
@@ -117,6 +119,11 @@ async function train(name: string, { batch, context, config }: Shape): Promise<v
   const first = await run(1);
   const before = (last as unknown as Tensor).item();
   const second = await run(1);
+  if (v.first) {
+    const both = [first, second].map((r) => (r.ms / 1000).toFixed(3)).join(' s, second ');
+    console.log(`${name}: first step ${both} s (host ${(first.host / 1000).toFixed(3)} s), loss ${before}`);
+    return;
+  }
   await run(30); // the host's code is compiled by then
   const rounds = [await run(8), await run(8), await run(8)];
   const best = rounds.reduce((a, b) => (a.ms < b.ms ? a : b));

@@ -12,7 +12,7 @@ import { type GetModuleInfo, type OutputChunk, type Plugin, rollup } from 'rollu
 const HEADS = [
   // What a command's help needs of rooms whose other modules are large.
   ...['cli/main.js', 'io/byte-source.js', 'engine/builtin-model.js', 'engine/request.js'],
-  ...['models/expert-divisions.js'],
+  ...['models/decoder/expert-divisions.js'],
   ...['driver/head-start.js', 'index.js', 'io/index.js', 'nn/index.js', 'tokenizers/index.js'],
   ...['models/load.js', 'engine/language-model.js', 'models/index.js', 'engine/index.js'],
   ...['driver/cuda.js', 'backends/gpu/gpu.js'],

@@ -59,7 +59,11 @@ export const NAME_GROUPS: Readonly<Record<string, readonly NamePair[]>> = {
       'x.bitwiseAnd(y) x.bitwiseOr(y) x.bitwiseXor(y) x.bitwiseNot()',
     ],
     ['bitwise_left_shift, bitwise_right_shift', 'x.leftShift(2) x.rightShift(2)'],
-    ['relu, relu6, leaky_relu, elu, selu, prelu', 'x.relu() x.relu6() x.leakyRelu() x.elu() x.selu() x.prelu(slope)'],
+    [
+      'relu, relu6, leaky_relu, elu, selu, prelu',
+      'x.relu() x.relu6() x.leakyRelu() x.elu() x.selu() x.prelu(slope)',
+      "`relu` makes 0 of NaN in f32 and f64, Candle's rule; the others keep it",
+    ],
     [
       'gelu, silu, mish, softplus, softsign',
       'x.geluErf() x.gelu() x.silu() x.mish() x.softplus() x.softsign()',
@@ -73,9 +77,13 @@ export const NAME_GROUPS: Readonly<Record<string, readonly NamePair[]>> = {
   'Sums, order, counts': [
     ['sum, mean, prod', 'x.sum(1) x.mean(1) x.prod(1)'],
     ['nansum, nanmean', 'x.nansum(1) x.nanmean(1)'],
-    ['amax, amin, max, min', 'x.max(1) x.min(1)', 'values alone'],
-    ['argmax, argmin', 'x.argmax(1) x.argmin(1)', 'u32'],
-    ['var, std', 'x.variance(1) x.std(1)'],
+    ['amax, amin, max, min', 'x.max(1) x.min(1)', 'values alone; NaN is passed over in f32 and f64'],
+    ['argmax, argmin', 'x.argmax(1) x.argmin(1)', 'u32; NaN is passed over'],
+    [
+      'var, std',
+      'x.variance(1) x.std(1)',
+      'after the dimension stand keepdim and the correction: `x.std(1, false, 0)`',
+    ],
     ['norm', 'x.norm(2, 1)'],
     ['logsumexp', 'x.logSumExp(1)'],
     ['any, all', 'x.any(1) x.all(1)'],

@@ -47,6 +47,29 @@ for (const name of ENCODED)
       assert.deepEqual(encodeBlocks(some, type, given).dataSync(), expected.slice(2 * bytes, 5 * bytes), 'rows 2 to 4');
     });
 
+for (const name of ENCODED.filter((n) => n !== 'Q8_1'))
+  test(`${name}: columns that nothing came through keep their values, however many there are`, () => {
+    const x = tensor(
+      Float32Array.from({ length: WIDTH }, (_, i) => Math.sin(i * 1.7)),
+      { shape: [1, WIDTH] },
+    );
+    const lost = (weights?: Float32Array): number =>
+      Number(QTensor.quantize(x, name.toLowerCase(), weights && { importance: weights }).error(x));
+    const plain = lost();
+    for (const [from, to] of [
+      [0, WIDTH],
+      [0, 256],
+      [WIDTH - 256, WIDTH],
+      [32, 48],
+    ]) {
+      const weights = Float32Array.from({ length: WIDTH }, (_, i) => (i >= from && i < to ? 0 : 1 + (i % 3)));
+      assert.ok(
+        lost(weights) < 1.6 * plain,
+        `${from} to ${to}: ${lost(weights)} is lost, ${plain} without importances`,
+      );
+    }
+  });
+
 test('tensors of other devices and dtypes are encoded, and blocks come back where they were', () => {
   const x = tensor(values.subarray(0, 2 * WIDTH), { shape: [2, WIDTH], dtype: 'bf16', device: 'sim:32' });
   const q = QTensor.quantize(x, 'q4_k');

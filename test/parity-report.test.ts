@@ -209,7 +209,9 @@ test("a plan's change makes its family old and no other, a shared part's change 
 });
 test('every file that launches is of all ops, of a family, or named here as of none', () => {
   const none = [
-    ...'families modules decode decode-experts decode-few decode-latent decode-sample decode-tiles'.split(' '),
+    ...'families modules decode decode-blocks decode-experts decode-few decode-latent decode-sample decode-tiles'.split(
+      ' ',
+    ),
     ...'attention-prompts add-product sample side-stream'.split(' '),
   ]
     .map((f) => `src/backends/gpu/${f}.ts`)
@@ -325,7 +327,7 @@ test('wick parity refuses what it does not know', () => {
   assert.equal(wick('parity', '--golden', '/nowhere').status, 1);
   assert.match(wick('parity', '--device', 'reference', '--model', 'nobody').stderr, /no model "nobody"/);
   assert.match(wick('parity', '--dtype', 'f99').stderr, /unknown dtype "f99"/);
-  assert.match(wick('parity', '--jobs', '0').stderr, /--jobs 0/);
+  assert.match(wick('parity', '--jobs', '0').stderr, /--jobs "0" is not a whole number/);
 });
 test('a device asked for that is not there makes the exit status 1', () => {
   const { status, stdout } = wick('parity', '--device', 'abacus:0');

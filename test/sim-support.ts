@@ -77,7 +77,7 @@ export class SimRunner {
     if (!parts) {
       const { shared, own } = unit.parts;
       parts = Array.from({ length: Math.ceil(unit.entries.length / TOGETHER) }, (_, k) =>
-        assemble(unit.name, shared, unit.entries.slice(k * TOGETHER, (k + 1) * TOGETHER), own),
+        assemble(unit.name, shared, unit.entries.slice(k * TOGETHER, (k + 1) * TOGETHER), { own }),
       );
       this.#parts.set(unit, parts);
     }

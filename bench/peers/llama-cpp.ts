@@ -14,7 +14,7 @@ import { table } from '../../src/cli/table.js';
 import { builtinModel, LanguageModel } from '../../src/engine/index.js';
 import { Device, Generator, type Tensor } from '../../src/index.js';
 import { saveTensors } from '../../src/io/index.js';
-import { quantizeGguf } from '../../src/models/quantize-gguf.js';
+import { quantizeGguf } from '../../src/models/gguf/quantize-gguf.js';
 import { initialise, normal, ONE } from '../../src/nn/index.js';
 import { commitNow } from '../../src/parity/provenance.js';
 
