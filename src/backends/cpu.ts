@@ -33,6 +33,14 @@ const FIRST_OPERAND = 52;
 const MAX_RANK = 16;
 const MAX_OPERANDS = 16;
 
+/**
+ * Milliseconds within which repeated work is done on the thread that asks: the way to another one and back takes some
+ * tenths of one, and twice as long beside other programs.
+ */
+const BRIEF = 2;
+/** Milliseconds that such work may take until timers, sockets and signals have had their turn. */
+const TURN = 5;
+
 interface Binding {
   /** Negative when the engine lacks the op. */
   readonly id: number;
@@ -58,6 +66,8 @@ export class CpuBackend implements Backend {
   /** Kept when all work elsewhere that was asked for so far has run. */
   #last: Promise<unknown> = Promise.resolve();
   #underWay = 0;
+  /** Milliseconds of brief work since the event loop's last turn. */
+  #brief = 0;
   readonly #block: Float64Array;
   readonly #bindings = new Map<RunRow, Binding>();
 
@@ -173,7 +183,7 @@ export class CpuBackend implements Backend {
   capture(f: () => void): Recorded {
     const { recording } = this.#record(this.#pool.beside(), f);
     const calls = recording.finish(this.#engine.place);
-    const launch = (): Promise<void> => this.#enqueue(calls);
+    const launch = (): Promise<void> => (this.#staysHere(calls) ? this.#runHere(calls) : this.#enqueue(calls));
     const dispose = (): void => {
       void this.#last.then(() => {
         calls.release();
@@ -200,6 +210,15 @@ export class CpuBackend implements Backend {
     } finally {
       this.#recording = recording;
     }
+  }
+  #staysHere({ milliseconds }: RecordedCalls): boolean {
+    return this.#underWay === 0 && milliseconds < BRIEF && this.#brief + milliseconds < TURN;
+  }
+  async #runHere(calls: RecordedCalls): Promise<void> {
+    if (this.#brief === 0) setImmediate(() => (this.#brief = 0));
+    const status = calls.runHere();
+    this.#brief += calls.milliseconds;
+    if (status !== 0) throw failure(status, calls.failedRow, calls.message);
   }
   /** One after another on a thread of the system's, as they were asked for; at once where nothing runs. */
   #enqueue(calls: RecordedCalls): Promise<void> {

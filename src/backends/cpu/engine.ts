@@ -13,6 +13,8 @@ export const MESSAGE_BYTES = 512;
 export interface PlacedCalls {
   /** Works the list through, on another thread where there is one; answers the status. */
   run(): Promise<number>;
+  /** The same on the thread that asks. */
+  runHere(): number;
   /** The list with what the engine wrote into it. */
   readonly slots: Float64Array;
   release(): void;
@@ -61,7 +63,7 @@ export function openNative(path: string): Engine {
       `WICK_CPU_ISA is ${JSON.stringify(wanted)}, which the CPU engine ${library.path} was not built for`,
     );
   const run = library.func('int wick_run(double block)');
-  const runList = library.func('int wick_run_list(double list)') as unknown as RunList;
+  const runList = library.func('int wick_run_list(double list)') as unknown as RunList & ((list: number) => number);
   const address = library.func('double wick_address(void *p)') as (buffer: ArrayBuffer) => number;
   const advise = library.func('void wick_advise(double address, double bytes)') as (a: number, n: number) => unknown;
   const isa = nativeString(library.func('uintptr_t wick_isa()')());
@@ -76,7 +78,7 @@ export function openNative(path: string): Engine {
       const list = address(slots.buffer);
       const work = (): Promise<number> =>
         new Promise((done, failed) => runList.async(list, (error, result) => (error ? failed(error) : done(result))));
-      return { run: work, slots, release: () => undefined };
+      return { run: work, runHere: () => runList(list), slots, release: () => undefined };
     },
     find: library.func('int wick_find(const char *name)'),
     threads: library.func('int wick_threads(int n)'),

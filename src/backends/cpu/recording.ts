@@ -53,6 +53,8 @@ export class RecordedCalls {
   readonly #rows: readonly RunRow[];
   readonly #held: Set<Memory>;
   readonly #freed: Memory[];
+  /** Milliseconds that the last two runs took, the later one first. */
+  #took: readonly [number, number] = [Infinity, Infinity];
   constructor(calls: PlacedCalls, rows: readonly RunRow[], held: Set<Memory>, freed: Memory[]) {
     this.#calls = calls;
     this.#rows = rows;
@@ -67,8 +69,25 @@ export class RecordedCalls {
     const { buffer, byteOffset } = this.#calls.slots;
     return cText(new Uint8Array(buffer, byteOffset + MESSAGE * 8, MESSAGE_SLOTS * 8));
   }
-  run(): Promise<number> {
-    return this.#calls.run();
+  /** Milliseconds of a run, as far as is known: other programs may have held one up. */
+  get milliseconds(): number {
+    return Math.min(...this.#took);
+  }
+  async run(): Promise<number> {
+    const from = performance.now();
+    const status = await this.#calls.run();
+    this.#note(from);
+    return status;
+  }
+  /** On the thread that asks. */
+  runHere(): number {
+    const from = performance.now();
+    const status = this.#calls.runHere();
+    this.#note(from);
+    return status;
+  }
+  #note(from: number): void {
+    this.#took = [performance.now() - from, this.#took[0]];
   }
   /** After the last run. */
   release(): void {

@@ -79,11 +79,13 @@ export function openWasm(path: string): Engine {
     place(slots) {
       const address = taken(engine, slots.byteLength, 0);
       slotsAt(address, slots.length).set(slots);
+      const runHere = (): number => checked(() => engine.wick_run_list(address));
       return {
         async run() {
           await setImmediate(); // others of this thread have their turn between two lists
-          return checked(() => engine.wick_run_list(address));
+          return runHere();
         },
+        runHere,
         get slots() {
           return slotsAt(address, slots.length);
         },
