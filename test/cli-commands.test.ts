@@ -3,6 +3,7 @@ import assert from 'node:assert/strict';
 import { spawn, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
 import { readdirSync, readFileSync } from 'node:fs';
+import { type AddressInfo, createServer } from 'node:net';
 import { join } from 'node:path';
 import { test } from 'node:test';
 import { packageRoot, packageVersion } from '../src/base/paths.js';
@@ -254,6 +255,24 @@ test('serve answers, and ends in order at a signal', { skip: noModel }, async ()
     log.split('\n').some((line) => line.startsWith('{') && JSON.parse(line).msg === 'ready'),
     log,
   );
+});
+
+test('serve ends at a signal while the model is still being loaded', { skip: noModel }, async () => {
+  // A signal that nobody listens to ends a program too, but not the first one of a container.
+  const place = createServer().listen(0, '127.0.0.1');
+  await once(place, 'listening');
+  const { port } = place.address() as AddressInfo;
+  await new Promise((resolve) => place.close(resolve));
+  const child = spawn(process.execPath, [main, 'serve', '--port', String(port), '--device', 'cpu', '--quiet']);
+  const exited = once(child, 'exit');
+  const loading = (): Promise<boolean> =>
+    fetch(`http://127.0.0.1:${port}/health`).then(
+      ({ status }) => status === 503,
+      () => false,
+    );
+  while (!(await loading())) await new Promise((resolve) => setTimeout(resolve, 2));
+  child.kill('SIGTERM');
+  assert.deepEqual(await exited, [143, null]);
 });
 
 test('serve makes the vectors of its embedding model', { skip: noModel }, async () => {

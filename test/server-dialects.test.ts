@@ -1,6 +1,7 @@
 // Completions, embeddings, reranking, /v1/responses and /v1/messages against an engine that plays a script.
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
+import { ItemMemory } from '../src/server/item-memory.js';
 import { events, noModel, scripted, ScriptedEngine } from './server-support.js';
 
 const hello = { answer: () => ['Hel', 'lo'] };
@@ -291,16 +292,68 @@ describe('/v1/responses', { skip: noModel }, () => {
   });
   test('what would need memory is refused', async () => {
     await using s = await scripted(hello);
-    for (const more of [
-      { previous_response_id: 'resp_1' },
-      { background: true },
-      { conversation: 'c' },
-      { input: [{ type: 'item_reference', id: 'msg_1' }] },
-    ]) {
+    for (const more of [{ previous_response_id: 'resp_1' }, { background: true }, { conversation: 'c' }]) {
       const response = await s.post('/v1/responses', { input: 'x', ...more });
       assert.equal(response.status, 400);
       assert.match((await response.json()).error.message, /is not served/);
     }
+  });
+});
+
+describe('items of answers at /v1/responses', { skip: noModel }, () => {
+  const call = '<tool_call>{"name": "f", "arguments": {"a": 1}}</tool_call>';
+  const answer = { answer: () => ['<think>so</think>Let me look.', call] };
+  const tools = [{ type: 'function', name: 'f', parameters: { type: 'object', properties: {} } }];
+  const named = (response: any): object[] => [
+    ...response.output.map(({ id }: { id: string }) => ({ type: 'item_reference', id })),
+    { type: 'function_call_output', call_id: response.output.at(-1).call_id, output: 'found' },
+  ];
+  test('may be named instead of sent, and mean the same', async () => {
+    await using s = await scripted(answer);
+    const first = await (await s.post('/v1/responses', { input: 'x', tools })).json();
+    assert.deepEqual(
+      first.output.map(({ type }: { type: string }) => type),
+      ['reasoning', 'message', 'function_call'],
+    );
+    const prompts: string[] = [];
+    for (const items of [named(first), [...first.output, named(first).at(-1)]]) {
+      const input = [{ role: 'user', content: 'x' }, ...items];
+      assert.equal((await s.post('/v1/responses', { input, tools })).status, 200);
+      prompts.push(s.engine.tokenizer.decode(s.engine.requests.at(-1)?.prompt ?? [], { special: true }));
+    }
+    assert.match(prompts[0], /<think>so<\/think>Let me look\.<tool_call>f \{"a": 1\}/);
+    assert.equal(prompts[0], prompts[1]);
+  });
+  test('are not kept for others, nor where the request says so, nor for ever', async () => {
+    await using s = await scripted(hello, { keys: ['key-of-anna', 'key-of-bert'] });
+    const as = (key: string) => ({ authorization: `Bearer ${key}` });
+    const kept = await (await s.post('/v1/responses', { input: 'x' }, as('key-of-anna'))).json();
+    const unkept = await (await s.post('/v1/responses', { input: 'x', store: false }, as('key-of-anna'))).json();
+    const ask = async (response: any, key: string): Promise<[number, string | undefined]> => {
+      const asked = await s.post(
+        '/v1/responses',
+        {
+          input: [
+            { type: 'item_reference', id: response.output[0].id },
+            { role: 'user', content: 'y' },
+          ],
+        },
+        as(key),
+      );
+      return [asked.status, (await asked.json()).error?.code];
+    };
+    assert.deepEqual(await ask(kept, 'key-of-anna'), [200, undefined]);
+    assert.deepEqual(await ask(kept, 'key-of-bert'), [404, 'item_not_found']);
+    assert.deepEqual(await ask(unkept, 'key-of-anna'), [404, 'item_not_found']);
+    const memory = new ItemMemory(100);
+    memory.keep('anna', [
+      { id: 'a', text: 'x'.repeat(40) },
+      { id: 'b', text: 'y'.repeat(40) },
+    ]);
+    assert.deepEqual(
+      [memory.find('anna', 'a'), memory.find('anna', 'b')],
+      [undefined, { id: 'b', text: 'y'.repeat(40) }],
+    );
   });
 });
 
@@ -378,6 +431,17 @@ describe('/v1/messages', { skip: noModel }, () => {
       const { type, error } = (await (await get(path)).json()) as { type: string; error: { type: string } };
       assert.deepEqual([type, error.type], ['error', 'not_found_error'], path);
     }
+  });
+  test('a thread that is to go on is not found, and its client sends all messages again', async () => {
+    await using s = await scripted(hello);
+    assert.equal((await s.post('/v1/messages', { ...ask, thread: { type: 'create' } })).status, 200);
+    const thread = { type: 'continue', previous_message_id: 'msg_1' };
+    const response = await s.post('/v1/messages', { ...ask, thread });
+    const { error } = await response.json();
+    assert.deepEqual(
+      [response.status, error.type, error.details],
+      [404, 'not_found_error', { error_code: 'thread_not_found' }],
+    );
   });
   test('stop sequences, an answer that was begun, counts, errors', async () => {
     await using s = await scripted(hello);

@@ -55,7 +55,8 @@ const REFUSED: Readonly<Record<string, readonly object[]>> = {
     ...[{ include_stop_str_in_output: true }, { skip_special_tokens: false }, { truncate_prompt_tokens: 3 }],
     ...[{ prompt_logprobs: 1 }, { mirostat: 2 }, { echo: true }, { length_penalty: 2 }, { enable_thinking: false }],
     ...[{ regex: 'a' }, { ebnf: 'root ::= "a"' }, { top_a: 0.1 }, { tfs_z: 0.5 }, { no_repeat_ngram_size: 2 }],
-    ...[{ repeat_penalty: 1.1 }, { dynatemp_range: 0.5 }],
+    ...[{ repeat_penalty: 1.1 }, { dynatemp_range: 0.5 }, { n_predict: 5 }, { typ_p: 0.5 }, { documents: ['a'] }],
+    ...[{ moderation: { model: 'm' } }, { reasoning: { effort: 'low' } }, { options: { num_ctx: 9 } }],
   ],
   '/v1/completions': [
     ...[{ best_of: 2 }, { suffix: 'x' }, { response_format: { type: 'json_object' } }, { guided_regex: 'a' }],
@@ -71,6 +72,7 @@ const REFUSED: Readonly<Record<string, readonly object[]>> = {
     ...[{ seed: 1 }, { stop: ['x'] }, { n: 2 }, { max_completion_tokens: 5 }, { logit_bias: { 5: 1 } }],
     { mcp_servers: [{ type: 'url', url: 'http://x', name: 'y' }] },
     { container: 'c' },
+    { compaction: { type: 'summarize' } },
     { context_management: { edits: [{ type: 'clear_tool_uses_20250919' }] } },
   ],
   '/tokenize': [{ with_pieces: true }, { return_token_strs: true }, { messages }],
@@ -82,6 +84,7 @@ const HARMLESS: Readonly<Record<string, readonly object[]>> = {
       { store: true, metadata: { a: 'b' }, service_tier: 'flex' },
       { best_of: 1, bad_words: [], mirostat: 0 },
     ],
+    ...[{ n_predict: -1, reasoning_effort: 'max', documents: [], options: {} }],
     ...[{ prediction: { type: 'content', content: 'x' } }, { skip_special_tokens: true, use_beam_search: false }],
   ],
   '/v1/responses': [
@@ -91,6 +94,7 @@ const HARMLESS: Readonly<Record<string, readonly object[]>> = {
   '/v1/messages': [
     { mcp_servers: [], context_management: { edits: [{ type: 'clear_thinking_20251015', keep: 'all' }] } },
     { thinking: { type: 'enabled', budget_tokens: 1024 }, metadata: { user_id: 'u' } },
+    { thinking: { type: 'between_tools' }, thread: { type: 'create' } },
   ],
 };
 
@@ -139,7 +143,7 @@ describe('optional fields', { skip: noModel }, () => {
       return s.engine.tokenizer.decode(s.engine.requests.at(-1)?.prompt ?? []);
     };
     assert.match(await prompt('/v1/messages', { output_config: { effort: 'low' } }), /effort=low/);
-    assert.match(await prompt('/v1/messages', { output_config: { effort: 'max' } }), /effort=xhigh/);
+    assert.match(await prompt('/v1/messages', { output_config: { effort: 'max' } }), /effort=max/);
     assert.match(await prompt(CHAT, { verbosity: 'high' }), /verbosity=high/);
     assert.match(await prompt('/v1/responses', { text: { verbosity: 'low' } }), /verbosity=low/);
   });

@@ -35,27 +35,33 @@ describe('the server', { skip: noModel }, () => {
     const cases: [unknown, number, RegExp, string?][] = [
       ['{"messages": ', 400, /not valid JSON/],
       [[], 400, /body/],
-      [{}, 400, /^messages/],
-      [{ messages: [] }, 400, /^messages/],
+      [{}, 400, /^messages: is missing; an array is expected$/],
+      [{ messages: [] }, 400, /^messages: is empty$/],
       [{ messages: [{ role: 'pope', content: 'x' }] }, 400, /^messages\[0\]\.role/],
       [{ messages: [{ role: 'user' }] }, 400, /^messages\[0\]\.content/],
-      [{ messages: [{ role: 'user', content: 5 }] }, 400, /^messages\[0\]\.content: .*expected string or array/],
+      [{ messages: [{ role: 'user', content: 5 }] }, 400, /^messages\[0\]\.content: a string or an array is expected$/],
       [{ messages: [{ role: 'tool', content: 'x' }] }, 400, /tool_call_id/],
-      [{ ...ask, temperature: 3 }, 400, /^temperature/],
-      [{ ...ask, temperature: 'hot' }, 400, /^temperature/],
-      [{ ...ask, max_tokens: 0 }, 400, /^max_tokens/],
+      [{ ...ask, temperature: 3 }, 400, /^temperature: must be at most 2$/],
+      [{ ...ask, temperature: 'hot' }, 400, /^temperature: a number is expected, not a string$/],
+      [{ ...ask, reasoning_effort: 'much' }, 400, /^reasoning_effort: one of "none", .*, "max" is expected$/],
+      [{ ...ask, max_tokens: 0 }, 400, /^max_tokens: must be at least 1$/],
+      [{ ...ask, max_tokens: 1.5 }, 400, /^max_tokens: a whole number is expected, not 1.5$/],
       [{ ...ask, n: 1e9 }, 400, /^n:/],
       [{ ...ask, seed: 1.5 }, 400, /^seed/],
       [{ ...ask, stop: [''] }, 400, /^stop/],
-      [{ ...ask, stop: Array.from({ length: 65 }, String) }, 400, /^stop: .*<=64 items/],
+      [{ ...ask, stop: Array.from({ length: 65 }, String) }, 400, /^stop: has more than 64 members$/],
       [{ ...ask, stop_token_ids: [9999] }, 400, /^stop_token_ids: 9999 is none of the 1024/],
       [{ ...ask, allowed_token_ids: [9999] }, 400, /^allowed_token_ids: 9999 is none of the 1024/],
       [{ ...ask, logit_bias: { x: 1 } }, 400, /none of the 1024 tokens/],
       [{ ...ask, functions: [] }, 400, /functions: is not served: use tools/],
       [{ ...ask, chat_template: '{{ 1 }}' }, 400, /chat_template: is not served/],
-      [{ ...ask, response_format: { type: 'xml' } }, 400, /^response_format/],
+      [{ ...ask, response_format: { type: 'xml' } }, 400, /^response_format.type: one of "text", .* is expected$/],
       [{ ...ask, tool_choice: 'required' }, 400, /no tools/],
-      [{ ...ask, tool_choice: { type: 'any' } }, 400, /^tool_choice.type: expected one of "function", "allowed_tools"/],
+      [
+        { ...ask, tool_choice: { type: 'any' } },
+        400,
+        /^tool_choice.type: one of "function", "allowed_tools" is expected$/,
+      ],
       [{ ...ask, top_logprobs: 2 }, 400, /^top_logprobs: is told with logprobs: true only/],
       [{ ...ask, model: 'gpt-4' }, 404, /there is scripted/, 'model_not_found'],
       [{ messages: [{ role: 'user', content: 'word '.repeat(80) }] }, 400, /context of 64/, 'context_length_exceeded'],
@@ -182,6 +188,7 @@ describe('the server', { skip: noModel }, () => {
     await using s = await scripted(hello, { limits: { origins: ['https://ui.example'] } });
     const allowed = await s.post(CHAT, ask, { origin: 'https://ui.example' });
     assert.equal(allowed.headers.get('access-control-allow-origin'), 'https://ui.example');
+    assert.match(allowed.headers.get('access-control-expose-headers') ?? '', /x-request-id.*retry-after/);
     const asked = await fetch(s.server.url + CHAT, { method: 'OPTIONS', headers: { origin: 'https://ui.example' } });
     assert.equal(asked.headers.get('access-control-allow-methods'), 'GET, POST');
     const streamed = await s.post(CHAT, { ...ask, stream: true }, { origin: 'https://ui.example' });
@@ -282,7 +289,7 @@ describe('the server', { skip: noModel }, () => {
     const lines: string[] = [];
     await using s = await scripted(hello, { log: jsonLog((line) => lines.push(line)) });
     const response = await s.post(CHAT, ask, { 'x-request-id': 'mine-1' });
-    assert.equal(response.headers.get('x-request-id'), 'mine-1');
+    for (const name of ['x-request-id', 'request-id']) assert.equal(response.headers.get(name), 'mine-1');
     await response.text();
     await s.post(CHAT, { ...ask, stream: true }, { 'x-request-id': 'a b' }).then((r) => r.text());
     await until(() => lines.length === 2);

@@ -6,6 +6,7 @@ import { ArgumentError, FileError, WickError } from '../base/errors.js';
 import { ContextError, type Usage } from '../engine/request.js';
 import { prepareChat } from '../server/chat-prompt.js';
 import { ApiError } from '../server/errors.js';
+import { faultOf } from '../server/faults.js';
 import { type ChatRequest, chatRequest, type ChatTurn } from '../server/schemas/chat.js';
 import { type Chatter, Served } from '../server/served.js';
 import { ENGINE_HELP, ENGINE_OPTIONS, openEngine } from './open-engine.js';
@@ -203,7 +204,7 @@ function command(line: string, talk: Conversation): 'go on' | 'answer' | 'end' {
 }
 /** A setting's value by the rules that the server has for it, before anything is loaded or lost for it. */
 function checkedSetting(name: Setting, value: number): number {
-  const { error } = chatRequest.shape[name].safeParse(value);
+  const { error } = chatRequest.shape[name].safeParse(value, { error: faultOf });
   if (error) throw new ArgumentError(`chat: ${name} ${value}: ${error.issues[0].message}`);
   return value;
 }

@@ -106,13 +106,14 @@ export async function run(argv: readonly string[]): Promise<number> {
   if (place().size > 1 && given['only-embeddings'])
     throw new ArgumentError('serve: embedding models are not shared out among ranks; start one process');
   if (place().rank > 0) return followWorld(wanted);
+  const signals = new Signals();
   const address = await takeAddress(settings);
   let engine: ThreadedEngine<ServedFacts> | undefined;
   try {
     const serving = import('../server/listen.js'); // read while the engine's thread begins
     serving.catch(() => {}); // told where it is waited for
     engine = given['only-embeddings'] ? undefined : await startedEngine({ command: 'serve', ...wanted });
-    await answerAt(address, given, settings, engine, (await serving).serveAt);
+    await answerAt(address, given, settings, engine, (await serving).serveAt, signals);
   } finally {
     await address.close();
     await engine?.dispose();
@@ -131,6 +132,7 @@ async function answerAt(
   settings: Settings,
   engine: ThreadedEngine<ServedFacts> | undefined,
   serveAt: ServeAt,
+  signals: Signals,
 ): Promise<void> {
   const embedder = await openEmbedder(given);
   const models: ServedModels = {
@@ -140,7 +142,7 @@ async function answerAt(
     ...(given['tool-format'] && { toolFormat: given['tool-format'] }),
   };
   const server = serveAt(address, models, settings);
-  const ended = untilSignal(server.close); // whoever reads that it is ready may end it
+  const ended = signals.until(server.close); // whoever reads that it is ready may end it
   if (engine) tellReady(engine, settings.log, server.url);
   console.log(`chat at ${server.url}/  status at ${server.url}/status  API at ${server.url}/v1  (Ctrl-C ends)`);
   await ended;
@@ -214,16 +216,27 @@ async function followWorld({ values, ...more }: Parameters<typeof openEngine>[2]
   return 0;
 }
 
-/** The first signal ends the server in order, the second at once. */
-async function untilSignal(close: () => Promise<void>): Promise<void> {
-  let ending: Promise<void> | undefined;
-  await new Promise<void>((resolve) => {
-    const onSignal = (): void => {
-      if (ending) process.exit(130);
-      console.error('ending: answers under way have 30 seconds; once more ends at once');
-      ending = close().then(resolve);
-    };
-    process.on('SIGINT', onSignal);
-    process.on('SIGTERM', onSignal);
-  });
+const SIGNALS = { SIGINT: 130, SIGTERM: 143 } as const;
+/**
+ * The first signal ends a server in order, the second at once, and so does the first while the model is still being
+ * loaded: the first process of a container is ended by no signal that it does not listen to.
+ */
+class Signals {
+  #close: (() => Promise<void>) | undefined;
+  constructor() {
+    for (const [signal, status] of Object.entries(SIGNALS)) process.on(signal, () => this.#heard(status));
+  }
+  #heard(status: number): void {
+    const close = this.#close;
+    this.#close = undefined;
+    if (!close) process.exit(status);
+    console.error('ending: answers under way have 30 seconds; once more ends at once');
+    void close();
+  }
+  /** Until what is closed by the first signal is closed. */
+  until(close: () => Promise<void>): Promise<void> {
+    return new Promise((resolve) => {
+      this.#close = () => close().then(resolve);
+    });
+  }
 }

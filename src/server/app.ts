@@ -35,7 +35,7 @@ export function createApp(parts: ServerParts, options: AppOptions): Hono<ServerE
       try {
         letIn(c, route);
         for (const [name, value] of Object.entries(parts.corsOf(c))) c.header(name, value);
-        c.header('x-request-id', c.var.requestId);
+        for (const [name, value] of Object.entries(parts.idsOf(c))) c.header(name, value);
         return await route.handle(c, parts);
       } catch (error) {
         return failure(c, parts, error, route.dialect);
@@ -105,7 +105,7 @@ async function failure(
   return c.json(body, known.status as 400, {
     ...known.headers,
     ...parts.corsOf(c),
-    'x-request-id': c.var.requestId,
+    ...parts.idsOf(c),
     // What is left of a body that is too large ends with its connection.
     ...(!(await discardBody(c.env, parts.limits.bodyBytes)) && { connection: 'close' }),
   });

@@ -25,7 +25,7 @@ const inMessages: Place = (turn) => `messages[${turn}].content`;
 
 /** The words of a message; pictures, sounds and files are refused by name, so that no address is ever opened. */
 function textOf(turn: ChatTurn, where: string): string {
-  if (turn.content == null) return '';
+  if (turn.content == null) return turn.refusal ?? '';
   if (typeof turn.content === 'string') return turn.content;
   return turn.content
     .map((part, i) => {
@@ -200,6 +200,7 @@ function renderChat(body: ChatRequest, chatter: Chatter, place: Place): string {
     variables: {
       ...(body.reasoning_effort != null && { reasoning_effort: body.reasoning_effort }),
       ...(body.reasoning_effort === 'none' && { enable_thinking: false }),
+      ...(body.thinking != null && { enable_thinking: body.thinking.type !== 'disabled' }),
       ...(body.verbosity != null && { verbosity: body.verbosity }),
       ...body.chat_template_kwargs,
     },

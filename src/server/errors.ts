@@ -90,6 +90,10 @@ const ANTHROPIC: Readonly<Record<number, string>> = {
 /** Anthropic's body of an error. */
 export const anthropicError = (e: ApiError, requestId?: string): object => ({
   type: 'error',
-  error: { type: ANTHROPIC[e.status] ?? (e.status >= 500 ? 'api_error' : 'invalid_request_error'), message: e.message },
+  error: {
+    type: ANTHROPIC[e.status] ?? (e.status >= 500 ? 'api_error' : 'invalid_request_error'),
+    message: e.message,
+    ...(e.code !== null && { details: { error_code: e.code } }),
+  },
   ...(requestId !== undefined && { request_id: requestId }),
 });

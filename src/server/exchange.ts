@@ -6,6 +6,7 @@ import type { Context } from 'hono';
 import type { z } from 'zod';
 import { textOf } from '../base/read-file.js';
 import { ApiError, badRequest } from './errors.js';
+import { deepest, faultOf } from './faults.js';
 
 export interface Tally {
   model?: string;
@@ -117,7 +118,7 @@ export async function readBody<T>(c: ServerContext, schema: z.ZodType<T>, limit:
   }
   const tooMuch = excess(value);
   if (tooMuch) throw badRequest(`the body ${tooMuch}`);
-  const result = schema.safeParse(value);
+  const result = schema.safeParse(value, { error: faultOf });
   if (result.success) return result.data;
   const issue = deepest(result.error.issues);
   const path = issue.path
@@ -125,25 +126,6 @@ export async function readBody<T>(c: ServerContext, schema: z.ZodType<T>, limit:
     .join('')
     .replace(/^\./, '');
   throw badRequest(`${path.slice(0, 200) || 'body'}: ${issue.message.slice(0, 300)}`, String(issue.path[0] ?? ''));
-}
-
-/** Of a union's alternatives the one that came furthest says best what is wrong. */
-function deepest(issues: readonly z.core.$ZodIssue[]): z.core.$ZodIssue {
-  const [first] = issues;
-  if (first.code !== 'invalid_union' || first.errors.length === 0) return first;
-  const inner = first.errors.filter((e) => e.length > 0).map(deepest);
-  const best = inner.reduce((a, b) => (b.path.length > a.path.length ? b : a));
-  if (best.path.length === 0) {
-    // Of the right type, and too long, say.
-    const nearest = inner.find((i) => i.code !== 'invalid_type');
-    if (nearest) return { ...nearest, path: first.path };
-    const kinds = new Set(inner.flatMap((i) => (i.code === 'invalid_type' ? [i.expected] : [])));
-    return kinds.size > 0 ? { ...first, message: `Invalid input: expected ${[...kinds].join(' or ')}` } : first;
-  }
-  // Alternatives told apart by a word: all of these words are what is expected there.
-  const words = inner.flatMap((i) => (i.code === 'invalid_value' && `${i.path}` === `${best.path}` ? i.values : []));
-  const message = words.length > 1 ? `expected one of ${words.map((w) => JSON.stringify(w)).join(', ')}` : best.message;
-  return { ...best, message, path: [...first.path, ...best.path] };
 }
 
 /** Why answers to a request are broken off: its client has gone, or they took too long. */

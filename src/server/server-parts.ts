@@ -1,6 +1,7 @@
 // What every route needs: models, limits, metrics, log.
 import { toApiError } from './errors.js';
 import type { ServerContext } from './exchange.js';
+import { ItemMemory } from './item-memory.js';
 import type { Limits } from './limits.js';
 import type { Log } from './log.js';
 import { Metrics } from './metrics.js';
@@ -13,6 +14,8 @@ export class ServerParts {
   readonly metrics: Metrics;
   readonly log: Log;
   readonly version: string;
+  /** What clients of /v1/responses may name instead of sending it. */
+  readonly items = new ItemMemory();
   /** Set while the server ends: new requests are sent elsewhere. */
   closing = false;
   constructor(models: ServedModels, limits: Limits, log: Log, version: string) {
@@ -35,14 +38,20 @@ export class ServerParts {
       pingSeconds,
       stallSeconds,
       ...(ping !== undefined && { ping }),
-      headers: { 'x-request-id': c.var.requestId, ...this.corsOf(c) },
+      headers: { ...this.idsOf(c), ...this.corsOf(c) },
     };
+  }
+  /** The request's id under the names that OpenAI's and Anthropic's clients read. */
+  idsOf({ var: { requestId } }: ServerContext): Record<string, string> {
+    return { 'x-request-id': requestId, 'request-id': requestId };
   }
   /** Headers that let pages of chosen origins read answers. */
   corsOf(c: ServerContext): Record<string, string> {
     const origin = c.req.header('origin');
     const allowed = origin !== undefined && this.limits.origins.some((o) => o === '*' || o === origin);
-    return allowed ? { 'access-control-allow-origin': origin, vary: 'origin' } : {};
+    if (!allowed) return {};
+    const exposed = 'x-request-id, request-id, retry-after, x-should-retry';
+    return { 'access-control-allow-origin': origin, 'access-control-expose-headers': exposed, vary: 'origin' };
   }
   /** Notes an error: ours with its stack, the client's in a word. */
   failed(c: ServerContext, error: unknown): void {

@@ -5,10 +5,11 @@ import type { Usage } from '../../engine/request.js';
 import { Answers, type AnswerStep } from '../answers.js';
 import type { AnswerPart } from '../answer-parser.js';
 import { prepareChat } from '../chat-prompt.js';
-import { anthropicError, badRequest, toApiError } from '../errors.js';
+import { anthropicError, ApiError, badRequest, toApiError } from '../errors.js';
 import { readBody, type ServerContext } from '../exchange.js';
 import type { ChatRequest, ChatTurn } from '../schemas/chat.js';
 import { type Block, countTokensRequest, type MessagesRequest, messagesRequest } from '../schemas/messages.js';
+import type { Chatter } from '../served.js';
 import type { ServerParts } from '../server-parts.js';
 import { EventStream } from '../sse.js';
 import { wholeMembers } from '../tools/json-call.js';
@@ -63,6 +64,10 @@ function turnsOf(message: MessagesRequest['messages'][number], at: number): Chat
 const CHOICES = { auto: 'auto', any: 'required', none: 'none' } as const;
 
 function toChat(body: Omit<MessagesRequest, 'max_tokens'> & { max_tokens?: number | null }): ChatRequest {
+  if (body.thread?.type === 'continue')
+    throw new ApiError(404, 'thread: the server keeps no conversations; send all messages', {
+      code: 'thread_not_found',
+    });
   const system = texts(body.system, 'system');
   const choice = body.tool_choice;
   if (choice?.type === 'tool' && !choice.name) throw badRequest('tool_choice: the tool has a name', 'tool_choice');
@@ -90,7 +95,7 @@ function toChat(body: Omit<MessagesRequest, 'max_tokens'> & { max_tokens?: numbe
           ? { type: 'function', function: { name: choice.name ?? '' } }
           : CHOICES[choice.type],
     parallel_tool_calls: choice?.disable_parallel_tool_use ? false : undefined,
-    reasoning_effort: effort === 'max' ? 'xhigh' : effort,
+    reasoning_effort: effort,
     response_format: format && { type: 'json_schema', json_schema: { schema: format.schema } },
     chat_template_kwargs: body.thinking && { enable_thinking: body.thinking.type !== 'disabled' },
     // An answer that the client has begun is gone on with.
@@ -98,12 +103,15 @@ function toChat(body: Omit<MessagesRequest, 'max_tokens'> & { max_tokens?: numbe
   };
 }
 
-const usageOf = (u: Usage): object => ({
+const usageOf = (u: Usage, thoughts: string, { engine }: Chatter): object => ({
   input_tokens: u.promptTokens - u.cachedTokens,
   cache_read_input_tokens: u.cachedTokens,
   cache_creation_input_tokens: 0,
   output_tokens: u.tokens,
+  output_tokens_details: { thinking_tokens: Math.min(u.tokens, tokensOf(thoughts, engine)) },
 });
+const tokensOf = (text: string, { tokenizer }: Chatter['engine']): number =>
+  text === '' ? 0 : tokenizer.encode(text, { special: false }).length;
 const stopReason = (step: Pick<AnswerStep, 'finish' | 'stopText'>): string =>
   step.finish === 'length'
     ? 'max_tokens'
@@ -126,7 +134,7 @@ export async function messages(c: ServerContext, parts: ServerParts): Promise<Re
   };
   if (body.stream) {
     const steps = await answers.streamed(parser, parts.limits.pingSeconds);
-    await streamMessages(c, parts, answers, steps, head, request.prompt.length);
+    await streamMessages(c, parts, chatter, answers, steps, head, request.prompt.length);
     return RESPONSE_ALREADY_SENT;
   }
   const [whole] = await wholeAnswers(answers, answers.steps(parser), 1);
@@ -140,7 +148,7 @@ export async function messages(c: ServerContext, parts: ServerParts): Promise<Re
     content,
     stop_reason: stopReason(whole),
     stop_sequence: whole.finish === 'stop' ? (whole.stopText ?? null) : null,
-    usage: usageOf(await answers.usage),
+    usage: usageOf(await answers.usage, whole.reasoning, chatter),
   });
 }
 /** Arguments as an object; of those that the limit has cut off, as Anthropic's clients read them, what is whole. */
@@ -198,6 +206,7 @@ class Blocks {
 async function streamMessages(
   c: ServerContext,
   parts: ServerParts,
+  chatter: Chatter,
   answers: Answers,
   steps: AsyncIterable<AnswerStep>,
   head: object,
@@ -210,10 +219,14 @@ async function streamMessages(
     type: 'message_start',
     message: { ...begin, usage: { input_tokens: promptTokens, output_tokens: 0 } },
   });
+  let thoughts = '';
   let last: Pick<AnswerStep, 'finish' | 'stopText'> = {};
   try {
     for await (const step of steps) {
-      for (const part of step.parts) blocks.add(part);
+      for (const part of step.parts) {
+        if ('reasoning' in part) thoughts += part.reasoning;
+        blocks.add(part);
+      }
       if (step.finish) last = step;
       await stream.ready();
     }
@@ -221,7 +234,7 @@ async function streamMessages(
     stream.event('message_delta', {
       type: 'message_delta',
       delta: { stop_reason: stopReason(last), stop_sequence: last.finish === 'stop' ? (last.stopText ?? null) : null },
-      usage: usageOf(await answers.usage),
+      usage: usageOf(await answers.usage, thoughts, chatter),
     });
     stream.event('message_stop', { type: 'message_stop' });
   } catch (error) {

@@ -1,6 +1,7 @@
 // The output of a response of /v1/responses: messages, reasoning and calls, each told of as it begins, grows and ends.
 import { randomBytes } from 'node:crypto';
 import type { AnswerPart } from '../answer-parser.js';
+import type { KeptItem } from '../item-memory.js';
 
 type Tell = (type: string, fields: object) => void;
 
@@ -48,7 +49,7 @@ const call = (id: string, name: string): Kind => ({
 });
 
 export class OutputItems {
-  readonly output: object[] = [];
+  readonly output: KeptItem[] = [];
   readonly #tell: Tell;
   #kind: Kind | undefined;
   #id = '';
@@ -96,7 +97,7 @@ export class OutputItems {
     if (!kind) return;
     this.#tell(kind.done, { ...this.#place(), [kind.field]: this.#text, ...kind.told, ...kind.toldLast });
     if (kind.part) this.#tell('response.content_part.done', { ...this.#place(), part: kind.part(this.#text) });
-    const item = { id: this.#id, status: cut ? 'incomplete' : 'completed', ...kind.item(this.#text) };
+    const item: KeptItem = { id: this.#id, status: cut ? 'incomplete' : 'completed', ...kind.item(this.#text) };
     this.#tell('response.output_item.done', { output_index: this.output.length, item });
     this.output.push(item);
     this.#kind = undefined;

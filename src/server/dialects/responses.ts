@@ -1,13 +1,13 @@
-// POST /v1/responses: OpenAI's newer API without its memory, translated to the chat request and back.
+// POST /v1/responses: OpenAI's newer API without its memory of conversations, translated to the chat request and back.
 import { randomBytes } from 'node:crypto';
 import { RESPONSE_ALREADY_SENT } from '@hono/node-server/utils/response';
 import type { Usage } from '../../engine/request.js';
 import { Answers } from '../answers.js';
 import { prepareChat } from '../chat-prompt.js';
-import { badRequest, toApiError } from '../errors.js';
+import { ApiError, badRequest, toApiError } from '../errors.js';
 import { readBody, type ServerContext } from '../exchange.js';
 import type { ChatRequest, ChatTurn } from '../schemas/chat.js';
-import { type ResponsesRequest, responsesRequest } from '../schemas/responses.js';
+import { type ResponsesRequest, responsesRequest, type WholeItem, wholeItem } from '../schemas/responses.js';
 import type { ServerParts } from '../server-parts.js';
 import { EventStream } from '../sse.js';
 import { OutputItems } from './response-items.js';
@@ -15,12 +15,28 @@ import { OutputItems } from './response-items.js';
 /** A message, and where in the request its content stands. */
 type PlacedTurn = ChatTurn & { readonly place: string };
 
+type Recall = (id: string) => unknown;
+
+/** An item as it stands in the input, or the one of an earlier answer that it names. */
+function itemOf(item: Exclude<ResponsesRequest['input'], string>[number], at: number, recall: Recall): WholeItem {
+  if (item.type !== 'item_reference') return item;
+  const kept = recall(item.id);
+  if (kept !== undefined) return wholeItem.parse(kept);
+  throw new ApiError(
+    404,
+    `input[${at}]: there is no item ${JSON.stringify(item.id.slice(0, 100))}: items are kept a while, unless store is ` +
+      'false, by the process that answered; send the item itself',
+    { code: 'item_not_found', param: 'input' },
+  );
+}
+
 /** Items of the input as messages; calls that follow one another are one message of the assistant. */
-function turnsOf(input: ResponsesRequest['input']): PlacedTurn[] {
+function turnsOf(input: ResponsesRequest['input'], recall: Recall): PlacedTurn[] {
   if (typeof input === 'string') return [{ role: 'user', content: input, place: 'input' }];
   const turns: PlacedTurn[] = [];
   let reasoning: string | undefined;
-  for (const [i, item] of input.entries()) {
+  for (const [i, given] of input.entries()) {
+    const item = itemOf(given, i, recall);
     if (item.type === 'reasoning') {
       reasoning = [...(item.content ?? []), ...(item.summary ?? [])].map((p) => p.text ?? '').join('');
       continue;
@@ -56,12 +72,12 @@ function choiceOf(choice: ResponsesRequest['tool_choice']): ChatRequest['tool_ch
   return { type: 'allowed_tools', allowed_tools: { mode: choice.mode, tools: choice.tools.map(named) } };
 }
 
-function toChat(body: ResponsesRequest): ChatRequest & { readonly messages: PlacedTurn[] } {
+function toChat(body: ResponsesRequest, recall: Recall): ChatRequest & { readonly messages: PlacedTurn[] } {
   const { instructions } = body;
   const format = body.text?.format;
   const messages = [
     ...(instructions ? [{ role: 'system' as const, content: instructions, place: 'instructions' }] : []),
-    ...turnsOf(body.input),
+    ...turnsOf(body.input, recall),
   ];
   if (messages.length === 0) throw badRequest('input: there is nothing to answer', 'input');
   return {
@@ -122,7 +138,8 @@ const headOf = (body: ResponsesRequest, model: string): object => ({
 export async function responses(c: ServerContext, parts: ServerParts): Promise<Response> {
   const body = await readBody(c, responsesRequest, parts.limits.bodyBytes);
   const chatter = parts.served.chatter(body.model);
-  const chat = toChat(body);
+  const { caller } = c.var;
+  const chat = toChat(body, (id) => parts.items.find(caller, id));
   const { request, parser, grammarFrom } = prepareChat(chat, chatter, (turn) => chat.messages[turn].place);
   const field = grammarFrom === 'response_format' ? 'text' : grammarFrom;
   const answers = new Answers(c, chatter.engine, request, parts, field);
@@ -144,6 +161,7 @@ export async function responses(c: ServerContext, parts: ServerParts): Promise<R
       await stream?.ready();
     }
     items.close(cut);
+    if (body.store !== false) parts.items.keep(caller, items.output);
     const response = {
       ...head,
       status: cut ? 'incomplete' : 'completed',

@@ -1,7 +1,7 @@
 // What POST /v1/chat/completions takes. Fields nobody knows are ignored, as clients expect; those that would change the
 // answer and are not served are refused by name.
 import { z } from 'zod';
-import { samplingFields } from './sampling.js';
+import { reasoningEffort, samplingFields } from './sampling.js';
 import { fieldsElsewhere, refused } from './unserved.js';
 
 const part = z.object({ type: z.string(), text: z.string().nullish(), refusal: z.string().nullish() });
@@ -14,6 +14,7 @@ const chatMessage = z
   .object({
     role: z.enum(['system', 'developer', 'user', 'assistant', 'tool']),
     content: z.union([z.string(), z.array(part)]).nullish(),
+    refusal: z.string().nullish(),
     name: z.string().nullish(),
     tool_calls: z.array(toolCall).nullish(),
     tool_call_id: z.string().nullish(),
@@ -25,7 +26,7 @@ const chatMessage = z
       context.addIssue({ code: 'custom', path: [path], message });
     if (m.role === 'tool' && m.tool_call_id == null)
       problem('tool_call_id', 'a tool message names the call it answers');
-    if (m.content == null && !(m.role === 'assistant' && m.tool_calls?.length))
+    if (m.content == null && !(m.role === 'assistant' && (m.tool_calls?.length || m.refusal != null)))
       problem('content', `a message of role ${m.role} has content`);
     if (m.tool_calls?.length && m.role !== 'assistant') problem('tool_calls', 'only the assistant calls tools');
   });
@@ -84,7 +85,9 @@ export const chatRequest = z.object({
     .nullish(),
   parallel_tool_calls: z.boolean().nullish(),
   response_format: responseFormat.nullish(),
-  reasoning_effort: z.enum(['none', 'minimal', 'low', 'medium', 'high', 'xhigh']).nullish(),
+  reasoning_effort: reasoningEffort.nullish(),
+  /** How other vendors' clients turn thoughts on and off. */
+  thinking: z.looseObject({ type: z.enum(['enabled', 'disabled', 'adaptive', 'auto']) }).nullish(),
   verbosity: z.enum(['low', 'medium', 'high']).nullish(),
   chat_template_kwargs: z.record(z.string(), z.unknown()).nullish(),
   add_generation_prompt: z.boolean().nullish(),
@@ -96,5 +99,6 @@ export const chatRequest = z.object({
   audio: refused('answers are text'),
   modalities: z.array(z.literal('text', 'is not served: answers are text')).nullish(),
   web_search_options: refused('the server reaches no network'),
+  moderation: refused('the server judges no texts'),
 });
 export type ChatRequest = z.output<typeof chatRequest>;

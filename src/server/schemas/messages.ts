@@ -50,7 +50,7 @@ export const messagesRequest = z.object({
       disable_parallel_tool_use: z.boolean().nullish(),
     })
     .nullish(),
-  thinking: z.looseObject({ type: z.enum(['enabled', 'disabled', 'adaptive']) }).nullish(),
+  thinking: z.looseObject({ type: z.enum(['enabled', 'disabled', 'adaptive', 'between_tools']) }).nullish(),
   output_config: z
     .looseObject({
       effort: z.enum(['low', 'medium', 'high', 'xhigh', 'max']).nullish(),
@@ -65,6 +65,9 @@ export const messagesRequest = z.object({
   max_completion_tokens: refused('use max_tokens'),
   mcp_servers: refused('the server reaches no network', []),
   container: refused('the server runs no programs'),
+  compaction: refused('messages stay'),
+  /** Conversations that a server keeps: clients begin them unasked, and send all messages where one is not found. */
+  thread: z.looseObject({ type: z.enum(['create', 'continue']) }).nullish(),
 });
 export type MessagesRequest = z.output<typeof messagesRequest>;
 export const countTokensRequest = messagesRequest.extend({ max_tokens: z.int().min(1).nullish() });

@@ -1,5 +1,7 @@
-// What POST /v1/responses takes: OpenAI's newer API, without its memory: each request brings its whole history.
+// What POST /v1/responses takes: OpenAI's newer API, without its memory of conversations: each request brings its whole
+// history.
 import { z } from 'zod';
+import { reasoningEffort } from './sampling.js';
 import { fieldsOfChat, refused } from './unserved.js';
 
 const part = z.object({ type: z.string(), text: z.string().nullish(), refusal: z.string().nullish() });
@@ -7,13 +9,7 @@ const content = z.union([z.string(), z.array(part)]);
 const MEMORY = 'the server keeps no conversations; send the whole input';
 
 const named = z.object({ type: z.literal('function'), name: z.string() });
-const inputItem = z.union([
-  z
-    .object({
-      type: z.literal('item_reference'),
-      id: z.never({ error: 'is not served: the server keeps no conversations; send the item itself' }),
-    })
-    .transform(() => z.NEVER),
+const itself = [
   z.object({ type: z.literal('function_call'), call_id: z.string(), name: z.string().min(1), arguments: z.string() }),
   z.object({ type: z.literal('function_call_output'), call_id: z.string(), output: content }),
   z.object({
@@ -26,7 +22,12 @@ const inputItem = z.union([
     role: z.enum(['system', 'developer', 'user', 'assistant']),
     content,
   }),
-]);
+] as const;
+/** An item that stands for itself. */
+export const wholeItem = z.union(itself);
+export type WholeItem = z.output<typeof wholeItem>;
+/** The same, or the id of one that an answer had. */
+const inputItem = z.union([z.object({ type: z.literal('item_reference'), id: z.string() }), ...itself]);
 
 export const responsesRequest = z.object({
   model: z.string().nullish(),
@@ -79,11 +80,13 @@ export const responsesRequest = z.object({
       verbosity: z.enum(['low', 'medium', 'high']).nullish(),
     })
     .nullish(),
-  reasoning: z.object({ effort: z.enum(['none', 'minimal', 'low', 'medium', 'high', 'xhigh']).nullish() }).nullish(),
+  reasoning: z.object({ effort: reasoningEffort.nullish() }).nullish(),
   metadata: z.record(z.string(), z.string()).nullish(),
+  store: z.boolean().nullish(),
   ...fieldsOfChat,
   max_tokens: refused('use max_output_tokens'),
   messages: refused('use input'),
+  moderation: refused('the server judges no texts'),
   previous_response_id: refused(MEMORY),
   conversation: refused(MEMORY),
   prompt: refused('the server keeps no prompts; send instructions and input'),

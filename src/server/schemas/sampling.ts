@@ -2,6 +2,8 @@
 import { z } from 'zod';
 
 const token = z.int().min(0);
+/** How much a model is to think, as OpenAI's clients say it. */
+export const reasoningEffort = z.enum(['none', 'minimal', 'low', 'medium', 'high', 'xhigh', 'max']);
 const stopText = z.string().min(1).max(1024);
 
 /** Fields that clients leave out or set to null have the meaning they have at OpenAI; the last ones are extensions. */

@@ -42,6 +42,20 @@ export const fieldsElsewhere = {
   no_repeat_ngram_size: refused('use repetition_penalty', 0),
   repeat_penalty: refused('use repetition_penalty', 1),
   enable_thinking: refused('use chat_template_kwargs of /v1/chat/completions'),
+  thinking: refused('/v1/chat/completions has it'),
+  thinking_budget: refused('use reasoning_effort, or chat_template_kwargs, of /v1/chat/completions'),
+  reasoning: refused('use reasoning_effort of /v1/chat/completions', {}),
+  n_predict: refused('use max_tokens', -1),
+  max_new_tokens: refused('use max_tokens'),
+  max_length: refused('use max_tokens'),
+  typ_p: refused('use typical_p', 1),
+  random_seed: refused('use seed'),
+  top_n_sigma: refused(DRAWS, -1),
+  stop_regex: refused('use stop'),
+  documents: refused('put them into a message', []),
+  options: refused('its members are fields of the request itself', {}),
+  lora: refused('a server has one model', []),
+  lora_path: refused('a server has one model'),
 } as const;
 
 const CHAT = '/v1/chat/completions has it';
