@@ -139,4 +139,5 @@ def main():
     compressed(AT, {'pictures': [file(p) for p in pictures], 'processors': found})
 
 
-main()
+if __name__ == '__main__':
+    main()

@@ -164,7 +164,7 @@ Further types that these rows serve: ${also.map((t) => `\`${t}\``).join(', ')}.
 Not served, and refused by their name: \`xlstm\`, \`longcat_flash\`, \`blt\`, \`axk2\`, \`cohere_compass_text\`, \`cpmant\`, \`deepseek_v4\`, \`hrm_text\`, \`hy_v4\`, \`inkling_text\`, \`minimax_m3_vl_text\`, \`qwen4_exp_text\`, \`reformer\`, \`xlnet\`, \`zaya\`.
 
 ## Other models
-Small models of each were compared with transformers, too (test/models-encoders.test.ts, models-vision, models-sound,
+Small models of each were compared with transformers, too (test/models-encoders.test.ts, models-vision, models-scenes, models-sound,
 models-pictures). Of T5 and its kin the half that reads makes vectors by itself; \`TextToText\` takes GGUF files of \`t5\`, and \`loadModel\` those of
 \`t5encoder\` (test/models-gguf-t5.test.ts). GGUF files of \`bert\` (BERT, DistilBERT, RoBERTa and XLM-RoBERTa: bge, E5, MiniLM),
 \`nomic-bert\`, \`nomic-bert-moe\`, \`modern-bert\`, \`eurobert\`, \`jina-bert-v2\` and \`jina-bert-v3\` are encoders, too (test/models-gguf-encoders.test.ts); \`EmbeddingModel\` takes them,

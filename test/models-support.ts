@@ -15,7 +15,17 @@ interface Family {
   /** What generate() was told besides, of encoder-decoders. */
   readonly rules?: Readonly<Record<string, unknown>>;
 }
-type Stem = 'families' | 'encoders' | 'seq2seq' | 'classifiers' | 'tokens' | 'vision' | 'sound' | 'pictures' | 'speech';
+type Stem =
+  | 'families'
+  | 'encoders'
+  | 'seq2seq'
+  | 'classifiers'
+  | 'tokens'
+  | 'vision'
+  | 'sound'
+  | 'pictures'
+  | 'speech'
+  | 'scenes';
 const file = (name: string): string => findGolden('families', name) as string;
 const missing = (stem: Stem): string | false => missingGolden(`families/${stem}.json`, `families/${stem}.safetensors`);
 const models = (stem: Stem): Readonly<Record<string, Family>> =>
@@ -35,6 +45,9 @@ export const classifiers = models('classifiers');
 
 /** Models that see. */
 export const seeing = models('vision');
+
+/** Models of whole scenes: things, segments, distances. */
+export const scenes = models('scenes');
 
 /** Models that hear. */
 export const hearing = models('sound');

@@ -29,6 +29,16 @@ export { readWav } from '../media/wav.js';
 export { EmbeddingModel, type EmbedOptions } from './encoders/embedding-model.js';
 export { ImageClassifier, type ImageInput, ImageTextModel } from './vision/image-models.js';
 export { PictureChat, type PictureChatOptions, type PictureInput } from './pictures/picture-chat.js';
+export {
+  type Box,
+  DepthEstimator,
+  type Depths,
+  type Detected,
+  ImageSegmenter,
+  ObjectDetector,
+  type Segment,
+  type Segmented,
+} from './scenes/scene-models.js';
 export { LetterSpeech, SoundClassifier } from './sound/sound-models.js';
 export { SpeechModel, type TranscribeOptions } from './sound/speech-model.js';
 export { TextClassifier, type TextOrPair } from './encoders/text-classifier.js';

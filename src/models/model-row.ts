@@ -19,6 +19,9 @@ export const KINDS = [
   'vision',
   'image-text',
   'image-text-to-text',
+  'object-detection',
+  'segmentation',
+  'depth',
 ] as const;
 /** What a model is for: text generation, embeddings, pictures, speech and others. */
 export type ModelKind = (typeof KINDS)[number];

@@ -12,6 +12,9 @@ import { DEBERTA_FAMILIES } from './encoders/deberta.js';
 import { DECODER_FAMILIES } from './families/index.js';
 import { GGUF_ENCODERS } from './gguf/gguf-encoder.js';
 import { GGUF_T5 } from './gguf/gguf-t5.js';
+import { DEPTH_FAMILIES } from './scenes/depth.js';
+import { DETR_FAMILIES } from './scenes/detr.js';
+import { YOLOS_FAMILIES } from './scenes/yolos.js';
 import { MOBILE_BERT_FAMILIES } from './encoders/mobile-bert.js';
 import type { ModelKind, ModelRow } from './model-row.js';
 import { PICTURE_LANGUAGE_FAMILIES } from './pictures/picture-families.js';
@@ -60,6 +63,9 @@ export const MODELS: readonly ModelRow[] = [
   ...IMAGE_TEXT_FAMILIES,
   ...PICTURE_LANGUAGE_FAMILIES,
   ...BLIP_FAMILIES,
+  ...YOLOS_FAMILIES,
+  ...DETR_FAMILIES,
+  ...DEPTH_FAMILIES,
 ];
 
 const namesOf = (row: ModelRow, format: ModelFormat): readonly string[] =>

@@ -8,6 +8,7 @@ import type { Config } from '../files/config.js';
 import type { ModelRow } from '../model-row.js';
 import { type Bend, Loudness, NormedConv, type NormedConvOptions, type Rims } from './normed-conv.js';
 import type { ModelSource } from '../files/source.js';
+import { rounded } from './picture-sizes.js';
 import { checkPixels, ignoreStages, pictureHead, VisionModel } from './vision-model.js';
 
 interface Stage {
@@ -107,11 +108,6 @@ function mobileNet1(c: Config, source: ModelSource): ConvNet {
 function divisible(n: number, by: number, least = by): number {
   const near = Math.max(least, Math.floor(Math.trunc(n + by / 2) / by) * by);
   return near < 0.9 * n ? near + by : near;
-}
-/** To the nearest whole number; of two that are as near the even one. */
-function rounded(n: number): number {
-  const down = Math.floor(n);
-  return n - down === 0.5 ? down + (down % 2) : Math.round(n);
 }
 const MOBILE2_WIDTHS = [16, 24, 24, 32, 32, 32, 64, 64, 64, 64, 96, 96, 96, 160, 160, 160, 320];
 const MOBILE2_STRIDES = [2, 1, 2, 1, 1, 2, 1, 1, 1, 1, 1, 1, 2, 1, 1, 1];

@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import { ArgumentError } from '../../base/errors.js';
 import { type HubOptions, modelPath } from '../../hub/index.js';
 import { readJsonFile } from '../../io/json-file.js';
-import { readPicture } from '../../media/pictures.js';
+import { type Picture, readPicture } from '../../media/pictures.js';
 import type { BuilderOptions } from '../../nn/var-builder.js';
 import { noGrad } from '../../tensor/autograd.js';
 import { tensor } from '../../tensor/create.js';
@@ -16,23 +16,35 @@ import { PictureProcessor, processorConfig } from './images.js';
 import { loadModel } from '../load.js';
 import type { VisionModel } from './vision-model.js';
 
-/** A file's path or bytes, or numbers (3, height, width) that are ready for the model. */
-export type ImageInput = string | Uint8Array | Tensor;
+/** A file's path or bytes, its pixels, or numbers (3, height, width) that are ready for the model. */
+export type ImageInput = string | Uint8Array | Picture | Tensor;
 
 /** None where the folder does not say how pictures become numbers: such a model takes tensors alone. */
-function processorOf(dir: string): PictureProcessor | undefined {
+export function processorOf(dir: string): PictureProcessor | undefined {
   const c = processorConfig(dir);
   if (!c) return undefined;
   const processor = new PictureProcessor(c, readJsonFile(join(dir, 'config.json')).model_type);
   c.refuseUnread();
   return processor;
 }
+/** A picture's pixels; those that are given as such are checked. */
+export function pictureOf(image: string | Uint8Array | Picture): Picture {
+  if (typeof image === 'string' || image instanceof Uint8Array) return readPicture(image);
+  const { width, height, rgb } = (image ?? {}) as Partial<Picture>;
+  const whole = [width, height].every((n) => Number.isSafeInteger(n) && (n as number) > 0);
+  if (!whole || !(rgb instanceof Uint8Array) || rgb.length !== 3 * (width as number) * (height as number))
+    throw new ArgumentError(
+      'images: a picture is the path or the bytes of a PNG or JPEG file, a tensor, or { width, height, rgb } with ' +
+        'three bytes a pixel',
+    );
+  return image;
+}
 /** Several pictures as one tensor (b, 3, height, width). */
-function pixels(images: readonly ImageInput[], processor: PictureProcessor | undefined, device: Device): Tensor {
+export function pixels(images: readonly ImageInput[], processor: PictureProcessor | undefined, device: Device): Tensor {
   if (images.length === 0) throw new ArgumentError('images: the list is empty; give one picture at least');
   const list = images.map((image) => {
     if (image instanceof Tensor) return (image.rank === 3 ? image.unsqueeze(0) : image).to(device);
-    const picture = readPicture(image);
+    const picture = pictureOf(image);
     if (!processor)
       throw new ArgumentError(
         'images: neither preprocessor_config.json nor processor_config.json of the folder tells how pictures become ' +
@@ -69,12 +81,13 @@ export class ImageClassifier {
   }
   /** The likeliest classes of a picture, the best first. */
   async classify(image: ImageInput, top = 5): Promise<Classified[]> {
+    if (!(Number.isSafeInteger(top) && top > 0)) throw new ArgumentError(`classify: top is ${top}, not a count from 1`);
     const { dtype, device } = this.model.parameters()[0];
     const [scores] = scope(() =>
       noGrad(() => rowsOf(this.model.forward(pixels([image], this.processor, device).cast(dtype)).softmax(-1))),
     );
     return scores
-      .map((score, i) => ({ label: this.model.labels[i] ?? String(i), score }))
+      .map((score, i) => ({ label: this.model.labels[i], score }))
       .sort((a, b) => b.score - a.score)
       .slice(0, top);
   }

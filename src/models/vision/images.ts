@@ -6,6 +6,7 @@ import { readJsonFile } from '../../io/json-file.js';
 import { MOST_PIXELS, type Picture } from '../../media/pictures.js';
 import { centerCrop, resize, resizeNumbers, SMOOTH_FILTERS } from '../../media/resize.js';
 import { Config, isObject } from '../files/config.js';
+import { divisorSizing, edgeSizing, multipleSizing, type Sizing } from './picture-sizes.js';
 
 export interface Size {
   readonly height?: number;
@@ -62,13 +63,17 @@ export class Colours {
    * `unsaid` holds where files do not say. Of `how`, `centred` reads EfficientNet's fields, and `single` takes the
    * factor as a float32.
    */
-  constructor(c: Config, unsaid: ColourScale, how: { readonly centred?: boolean; readonly single?: boolean } = {}) {
+  constructor(
+    c: Config,
+    unsaid: ColourScale,
+    how: { readonly centred?: boolean; readonly single?: boolean; readonly unnormed?: boolean } = {},
+  ) {
     const rescaled = c.flag('do_rescale', true);
     const said = c.number('rescale_factor', 1 / 255);
     const factor = rescaled ? (how.single ? fround(said) : said) : 1;
     const offset = how.centred && c.flag('rescale_offset', false) && rescaled ? 1 : 0;
     this.#scaled = Float32Array.from({ length: 768 }, (_, v) => fround((v % 256) * factor) - offset);
-    const normalized = c.flag('do_normalize', true);
+    const normalized = c.flag('do_normalize', !how.unnormed);
     const list = (name: string, fallback: readonly number[]): readonly number[] =>
       c.has(name) ? c.numbers(name, 3) : fallback;
     const [mean, std] = [list('image_mean', unsaid.mean), list('image_std', unsaid.std)];
@@ -114,6 +119,12 @@ interface Processor {
   readonly centred?: true;
   /** Resizes numbers, not bytes. */
   readonly numbers?: true;
+  /** It reckons a picture's size in its own way. */
+  readonly sizing?: (c: Config) => Sizing;
+  /** The mean is taken away only where files say so. */
+  readonly unnormed?: true;
+  /** Pictures of one batch become as large as the largest, which says nothing of one. */
+  readonly pads?: true;
   /** It has no crop, whatever files say. */
   readonly whole?: true;
   /** Types of models whose files need not name it. */
@@ -127,6 +138,7 @@ const CLIP: Processor = {
 const MOBILE: Processor = { ...CLIP, size: { shortest_edge: 256 }, resample: 2, colours: HALVES };
 const PLAIN: Processor = { size: square(224), resample: 2, colours: HALVES };
 const RESNETS = ['convnext', 'convnextv2', 'resnet', 'regnet'];
+const DETR: Processor = { ...PLAIN, colours: IMAGENET, pads: true, whole: true, sizing: (c) => edgeSizing(c) };
 /** By the names that files give them. */
 export const PROCESSORS: Readonly<Record<string, Processor>> = {
   CLIP: { ...CLIP, models: ['clip'] },
@@ -146,6 +158,10 @@ export const PROCESSORS: Readonly<Record<string, Processor>> = {
   Segformer: { ...PLAIN, size: square(512), colours: IMAGENET, whole: true, models: ['segformer'] },
   DINOv3ViT: { ...PLAIN, colours: IMAGENET, numbers: true, models: ['dinov3_vit'] },
   Gemma3: PLAIN,
+  Detr: { ...DETR, models: ['detr', 'table-transformer'] },
+  Yolos: { ...DETR, sizing: (c) => edgeSizing(c, 16), models: ['yolos'] },
+  DPT: { ...PLAIN, resample: 3, colours: HALVES, sizing: multipleSizing, models: ['dpt', 'depth_anything'] },
+  GLPN: { ...PLAIN, unnormed: true, sizing: divisorSizing, whole: true, models: ['glpn'] },
 };
 
 /** The name that files give an image processor, without what its classes have in common; else a type of model's. */
@@ -154,7 +170,8 @@ export function processorName(c: Config, modelType?: unknown): string {
   return c
     .text('image_processor_type', c.has('feature_extractor_type') ? c.text('feature_extractor_type') : unnamed)
     .replace(/(ImageProcessor|FeatureExtractor)(Fast|Pil)?$/, '')
-    .replace(/^ConvNeXT$/i, 'ConvNext');
+    .replace(/^ConvNeXT$/i, 'ConvNext')
+    .replace(/^(ConditionalDetr|DeformableDetr)$/, 'Detr');
 }
 /** Fields of processors without effect on their numbers. */
 export function ignoreBookkeeping(c: Config): void {
@@ -178,6 +195,7 @@ export function processorConfig(dir: string): Config | undefined {
 export class PictureProcessor {
   readonly #kind: Processor;
   readonly #size: Size | undefined;
+  readonly #sizing: Sizing | undefined;
   /** How much of a picture's side is kept. */
   readonly #share: number | undefined;
   readonly #resample: number;
@@ -193,7 +211,11 @@ export class PictureProcessor {
       );
     const kind = (this.#kind = PROCESSORS[name]);
     ignoreBookkeeping(c);
-    for (const padding of ['do_pad', 'pad_size']) c.only(padding, false, null);
+    // Where a picture is to be larger than it is, zeros would lie around it.
+    c.only('pad_size', null, false);
+    if (kind.pads) c.ignore('do_pad', 'pad_and_return_pixel_mask', 'format', 'do_convert_annotations');
+    else c.only('do_pad', false);
+    if (kind.sizing === multipleSizing) c.ignore('size_divisor');
     c.only('do_flip_channel_order', false);
     // About maps of labels, which stand beside pictures in training.
     c.ignore('do_reduce_labels', 'reduce_labels');
@@ -206,11 +228,15 @@ export class PictureProcessor {
     // Null is PoolFormer's word for no share.
     const unshared = kind.share === undefined || (kind.shareOf === 'edges' && c.json.crop_pct === null);
     this.#share = unshared ? undefined : c.number('crop_pct', kind.share);
-    this.#size = this.#sizeSaid(c);
+    this.#sizing = kind.sizing && c.flag('do_resize', true) ? kind.sizing(c) : undefined;
+    if (kind.sizing) c.ignore('size', 'max_size', 'ensure_multiple_of', 'keep_aspect_ratio', 'size_divisor');
+    else this.#size = this.#sizeSaid(c);
     this.#resample = c.count('resample', kind.resample);
     if (kind.numbers) this.#requireNumbers(c);
     this.#crop = this.#cropSaid(c);
-    this.#colours = new Colours(c, kind.colours, { centred: kind.centred ?? false, single: kind.numbers ?? false });
+    this.#colours = new Colours(c, kind.colours, {
+      ...{ centred: kind.centred ?? false, single: kind.numbers ?? false, unnormed: kind.unnormed ?? false },
+    });
   }
   /** What PyTorch does to bytes, or in another way than Pillow, is not served where numbers are resized. */
   #requireNumbers(c: Config): void {
@@ -268,6 +294,15 @@ export class PictureProcessor {
     return p.width <= p.height ? [long, short] : [short, long];
   }
   #resized(p: Picture): Picture {
+    if (this.#sizing) {
+      const [tall, wide] = this.#sizing(p.height, p.width);
+      if (!(tall >= 1 && wide >= 1 && tall * wide <= MOST_PIXELS))
+        throw new ArgumentError(
+          `image: ${p.width} x ${p.height} pixels would become ${wide} x ${tall}, which are none or more than ` +
+            `${MOST_PIXELS / 1e6} million`,
+        );
+      return resize(p, wide, tall, this.#resample);
+    }
     if (!this.#size) return p;
     const [height, width] = this.#target(p);
     const resized = resize(p, width, height, this.#resample);

@@ -13,9 +13,12 @@ const cubic = (x: number, a: number): number => {
   return d < 2 ? (((d - 5) * d + 8) * d - 4) * a : 0;
 };
 /** For each of `to` places between `from` ones, how much each of those counts: (to, from). */
-function shares(from: number, to: number, smoothed: boolean): Float32Array {
+function shares(from: number, to: number, how: 'cubic' | 'smoothed' | 'linear'): Float32Array {
   const data = new Float32Array(to * from);
   const scale = from / to;
+  const smoothed = how === 'smoothed';
+  const weight = (x: number): number =>
+    how === 'linear' ? Math.max(0, 1 - Math.abs(x)) : cubic(x, smoothed ? -0.5 : -0.75);
   // Smoothed, a smaller picture sees all places that it covers; else four neighbours, past an edge its last.
   const wide = smoothed ? Math.max(scale, 1) : 1;
   for (let i = 0; i < to; i++) {
@@ -24,7 +27,7 @@ function shares(from: number, to: number, smoothed: boolean): Float32Array {
     const inside = Array.from({ length: last - first + 1 }, (_, k) => k + first).filter(
       (at) => !smoothed || (at >= 0 && at < from),
     );
-    const weights = inside.map((at) => cubic((at - center) / wide, smoothed ? -0.5 : -0.75));
+    const weights = inside.map((at) => weight((at - center) / wide));
     const sum = smoothed ? weights.reduce((a, b) => a + b, 0) : 1;
     inside.forEach((at, k) => {
       data[i * from + Math.min(from - 1, Math.max(0, at))] += weights[k] / sum;
@@ -33,12 +36,12 @@ function shares(from: number, to: number, smoothed: boolean): Float32Array {
   return data;
 }
 /** Positions (1, 1 + square, width) for a picture of h * w patches; the first one stays. */
-export function stretched(positions: Tensor, [h, w]: readonly number[], smoothed: boolean): Tensor {
+export function stretched(positions: Tensor, [h, w]: readonly number[], how: 'cubic' | 'smoothed' | 'linear'): Tensor {
   const [, count, width] = positions.shape;
   const side = Math.sqrt(count - 1);
   if (!Number.isInteger(side))
     throw new UnsupportedError(`vision: ${count - 1} learnt positions are no square, and cannot be stretched`);
-  const of = (n: number): Tensor => tensor(shares(side, n, smoothed), { shape: [n, side], device: positions.device });
+  const of = (n: number): Tensor => tensor(shares(side, n, how), { shape: [n, side], device: positions.device });
   const grid = positions
     .narrow(1, 1, count - 1)
     .cast('f32')

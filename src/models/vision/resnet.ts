@@ -48,29 +48,49 @@ class ResNetLayer extends Module {
   }
 }
 
-class ResNet extends VisionModel {
+export class ResNet extends VisionModel {
   readonly first: NormedConv;
   readonly layers: ResNetLayer[];
+  /** Channels behind the first convolution and behind each stage. */
+  readonly channels: readonly number[];
+  readonly #depths: readonly number[];
   readonly classifier: Linear | undefined;
   readonly labels: readonly string[];
-  constructor(first: NormedConv, layers: ResNetLayer[], head: ReturnType<typeof pictureHead>) {
+  constructor({ first, layers, channels, depths }: ResNetBody, head: ReturnType<typeof pictureHead>) {
     super();
+    this.channels = channels;
+    this.#depths = depths;
     this.first = first;
     this.layers = layers;
     this.classifier = head.classifier;
     this.labels = head.labels;
   }
-  hidden(pixels: Tensor): Tensor {
+  /** What comes out of the first convolution and of each stage. */
+  maps(pixels: Tensor): Tensor[] {
     checkPixels(pixels, this.first.conv.weight.shape[1]);
-    const x = this.first.forward(pixels).maxPool2d(3, 2, { padding: 1 });
-    return this.layers.reduce((h, layer) => layer.forward(h), x);
+    const maps = [this.first.forward(pixels).maxPool2d(3, 2, { padding: 1 })];
+    let at = 0;
+    for (const depth of this.#depths) {
+      const stage = this.layers.slice(at, (at += depth));
+      maps.push(stage.reduce((h, layer) => layer.forward(h), maps.at(-1) as Tensor));
+    }
+    return maps;
+  }
+  hidden(pixels: Tensor): Tensor {
+    return this.maps(pixels).at(-1) as Tensor;
   }
   pooled(hidden: Tensor): Tensor {
     return hidden.mean([2, 3]);
   }
 }
 
-function resnet(c: Config, source: ModelSource): ResNet {
+interface ResNetBody {
+  readonly first: NormedConv;
+  readonly layers: ResNetLayer[];
+  readonly channels: readonly number[];
+  readonly depths: readonly number[];
+}
+function resnetBody(c: Config, source: ModelSource, vb: VarBuilder): ResNetBody {
   ignoreStages(c);
   c.only('layer_type', 'bottleneck', 'basic');
   source.ignore(/\.num_batches_tracked$/);
@@ -78,8 +98,6 @@ function resnet(c: Config, source: ModelSource): ResNet {
   const narrow = c.text('layer_type', 'bottleneck') === 'bottleneck';
   const early = c.flag('downsample_in_bottleneck', false);
   const bend = activation(c.activation('hidden_act', 'relu'));
-  const inside = source.names.some((n) => n.startsWith('resnet.'));
-  const vb = inside ? source.builder.pp('resnet') : source.builder;
   const width = c.count('embedding_size', 64, 1);
   const at = vb.pp('embedder.embedder');
   const first = new NormedConv(at, [c.count('num_channels', 3), width], { kernel: 7, stride: 2, bend });
@@ -92,6 +110,14 @@ function resnet(c: Config, source: ModelSource): ResNet {
       return new ResNetLayer(vb.pp('encoder.stages', stage, 'layers', i), config);
     }),
   );
-  return new ResNet(first, layers, pictureHead(c, source, sizes.at(-1) as number, 'classifier.1'));
+  return { first, layers, channels: [width, ...sizes], depths };
+}
+/** The network alone, under a name that another model gives it. */
+export const resnetAt = (c: Config, source: ModelSource, vb: VarBuilder): ResNet =>
+  new ResNet(resnetBody(c, source, vb), { classifier: undefined, labels: [] });
+function resnet(c: Config, source: ModelSource): ResNet {
+  const inside = source.names.some((n) => n.startsWith('resnet.'));
+  const body = resnetBody(c, source, inside ? source.builder.pp('resnet') : source.builder);
+  return new ResNet(body, pictureHead(c, source, body.channels.at(-1) as number, 'classifier.1'));
 }
 export const RESNET_FAMILIES: readonly ModelRow[] = [{ kind: 'vision', types: ['resnet'], build: resnet }];

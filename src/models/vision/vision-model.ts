@@ -22,6 +22,11 @@ export abstract class VisionModel extends Module {
   }
 }
 
+/** The names of so many classes, as a config tells them. */
+export function labelsOf(c: Config, count: number): readonly string[] {
+  const given = (c.get('id2label') ?? {}) as Record<string, string>;
+  return Array.from({ length: count }, (_, i) => given[i] ?? `LABEL_${i}`);
+}
 /** A classifier's last product and its classes' names; none where files end with the picture's vector. */
 export function pictureHead(
   c: Config,
@@ -29,10 +34,10 @@ export function pictureHead(
   width: number,
   name = 'classifier',
 ): { readonly classifier: Linear | undefined; readonly labels: readonly string[] } {
-  const labels = Object.values((c.get('id2label') ?? {}) as Record<string, string>);
-  const stored = source.has(`${name}.weight`);
-  const classifier = stored ? linear(width, source.shapeOf(`${name}.weight`)[0], source.builder.pp(name)) : undefined;
-  return { classifier, labels };
+  c.ignore('id2label');
+  if (!source.has(`${name}.weight`)) return { classifier: undefined, labels: [] };
+  const [count] = source.shapeOf(`${name}.weight`);
+  return { classifier: linear(width, count, source.builder.pp(name)), labels: labelsOf(c, count) };
 }
 /** Fields of models that are cut up for other networks to look into, which change nothing here. */
 export function ignoreStages(c: Config): void {

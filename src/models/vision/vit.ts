@@ -104,7 +104,7 @@ interface VitKind {
   /** Keys have no bias. */
   readonly bareKeys?: boolean;
   /** Pictures of other sizes have positions between those that were learnt. */
-  readonly stretches?: 'cubic' | 'smoothed';
+  readonly stretches?: 'cubic' | 'smoothed' | 'linear';
   /** Of its norms where a config does not say; default 1e-12. */
   readonly eps?: number;
 }
@@ -144,6 +144,7 @@ const KINDS: Readonly<Record<string, VitKind>> = {
   dinov2_with_registers: { ...DINO, prefix: 'dinov2_with_registers', stretches: 'smoothed' },
   beit: BEIT,
   'data2vec-vision': { ...BEIT, prefix: 'data2vec_vision' },
+  dpt: { prefix: 'dpt', tokens: ['cls_token'], names: VIT_NAMES, stretches: 'linear' },
 };
 
 interface VitConfig extends TowerConfig, Record<'image' | 'patch', readonly [number, number]> {
@@ -222,17 +223,25 @@ export class Vit extends VisionModel {
     if (!this.positions) return all;
     const [h, w] = [2, 3].map((i) => Math.floor(pixels.shape[i] / this.#patch[i - 2]));
     const fits = this.positions.shape[1] === all.shape[1] && (h === w || !stretches);
-    const x = all.add(fits ? this.positions : stretched(this.positions, [h, w], stretches === 'smoothed'));
+    const x = all.add(fits ? this.positions : stretched(this.positions, [h, w], stretches ?? 'cubic'));
     if (!this.registers) return x;
     const registers = this.registers.broadcastTo([b, this.registers.shape[1], width]);
     return x.narrow(1, 0, 1).cat([registers, x.narrow(1, 1, x.shape[1] - 1)], 1);
   }
+  /** What goes into the first block and what comes out of each, without the last norm: (b, places, width). */
+  layers(pixels: Tensor): Tensor[] {
+    let x = this.#begin(pixels);
+    return [
+      x,
+      ...this.blocks.map((block, i) => {
+        const mask = this.distances[i]?.forward();
+        return (x = block.forward(x, mask ? { mask } : {}));
+      }),
+    ];
+  }
   /** Vectors of the learnt tokens and the patches, (b, places, width). */
   hidden(pixels: Tensor): Tensor {
-    const last = this.blocks.reduce((x, block, i) => {
-      const mask = this.distances[i]?.forward();
-      return block.forward(x, mask ? { mask } : {});
-    }, this.#begin(pixels));
+    const last = this.layers(pixels).at(-1) as Tensor;
     return this.norm ? this.norm.forward(last) : last;
   }
   pooled(hidden: Tensor): Tensor {
@@ -267,18 +276,17 @@ function ignoreSegmentation(c: Config): void {
   c.ignore('pool_scales', 'semantic_loss_ignore_index', 'use_auxiliary_head', 'use_mask_token', 'vocab_size');
 }
 
-function vit(c: Config, source: ModelSource): Vit {
+/** What a config says of a family's network, and how it is made. */
+function readVit(c: Config, source: ModelSource, type: string): { readonly config: VitConfig; readonly kind: VitKind } {
   ignoreStages(c);
-  const type = c.text('model_type');
   const beit = type === 'beit' || type === 'data2vec-vision';
   if (beit) ignoreSegmentation(c);
   c.ignore('use_mask_token');
   source.ignore(/(^|\.)embeddings\.mask_token$|\.relative_position_index$/);
   const kind: VitKind = beit && c.flag('use_mean_pooling', true) ? { ...KINDS[type], pools: 'mean' } : KINDS[type];
   const width = c.count('hidden_size');
-  const inside = source.has(`${kind.prefix}.embeddings.cls_token`);
   const gated = c.flag('use_swiglu_ffn', false);
-  const ratio = kind.stretches ? Math.trunc(width * c.number('mlp_ratio', 4)) : undefined;
+  const ratio = kind.pools === 'first and mean' ? Math.trunc(width * c.number('mlp_ratio', 4)) : undefined;
   // A gate takes a third of the width, in whole eights.
   const inner = ratio !== undefined && gated ? Math.floor((Math.trunc((ratio * 2) / 3) + 7) / 8) * 8 : ratio;
   const config: VitConfig = {
@@ -298,10 +306,23 @@ function vit(c: Config, source: ModelSource): Vit {
     distances: distancesOf(c),
     positions: !beit || c.flag('use_absolute_position_embeddings', false),
   };
+  return { config, kind };
+}
+/** The network alone, of a family and under a name that another model gives it. */
+export function vitAt(c: Config, source: ModelSource, vb: VarBuilder, type: string): Vit {
+  const { config, kind } = readVit(c, source, type);
+  return new Vit(vb, config, kind, { classifier: undefined, labels: [] });
+}
+function vit(c: Config, source: ModelSource): Vit {
+  const { config, kind } = readVit(c, source, c.text('model_type'));
+  const { width } = config;
+  const inside = source.has(`${kind.prefix}.embeddings.cls_token`);
   const teacher = source.has('distillation_classifier.weight');
   const wide = kind.pools === 'first and mean' ? 2 * width : width;
   const head = pictureHead(c, source, wide, teacher ? 'cls_classifier' : 'classifier');
   const second = teacher ? pictureHead(c, source, width, 'distillation_classifier').classifier : undefined;
   return new Vit(inside ? source.builder.pp(kind.prefix) : source.builder, config, kind, head, second);
 }
-export const VIT_FAMILIES: readonly ModelRow[] = [{ kind: 'vision', types: Object.keys(KINDS), build: vit }];
+export const VIT_FAMILIES: readonly ModelRow[] = [
+  { kind: 'vision', types: Object.keys(KINDS).filter((type) => type !== 'dpt'), build: vit },
+];

@@ -1,0 +1,205 @@
+// Pictures to things with boxes, to segments and to distances: networks of scenes with what their folders say about
+// pictures.
+import { ArgumentError } from '../../base/errors.js';
+import { type HubOptions, modelPath } from '../../hub/index.js';
+import type { BuilderOptions } from '../../nn/var-builder.js';
+import type { Module } from '../../nn/module.js';
+import { noGrad } from '../../tensor/autograd.js';
+import { scope } from '../../tensor/scope.js';
+import { Tensor } from '../../tensor/tensor.js';
+import { loadModel } from '../load.js';
+import type { ModelKind } from '../model-row.js';
+import { type ImageInput, pictureOf, pixels, processorOf } from '../vision/image-models.js';
+import type { PictureProcessor } from '../vision/images.js';
+import type { DepthModel, DetectionModel, SegmentationModel } from './scene-model.js';
+
+/** A box in a picture, in pixels from its upper left corner. */
+export interface Box {
+  readonly xmin: number;
+  readonly ymin: number;
+  readonly xmax: number;
+  readonly ymax: number;
+}
+/** A thing that was found. */
+export interface Detected {
+  readonly label: string;
+  readonly score: number;
+  readonly box: Box;
+}
+/** All places of one class. */
+export interface Segment {
+  readonly label: string;
+  /** The class's number. */
+  readonly id: number;
+  /** Which share of the picture it covers. */
+  readonly share: number;
+  /** 255 where it is, 0 elsewhere, row by row. */
+  readonly mask: Uint8Array;
+}
+export interface Segmented {
+  readonly width: number;
+  readonly height: number;
+  /** The class's number for each pixel, row by row. */
+  readonly classes: Uint16Array;
+  /** Those classes that are there, the largest first. */
+  readonly segments: readonly Segment[];
+}
+export interface Depths {
+  readonly width: number;
+  readonly height: number;
+  /** A number for each pixel, row by row: the larger the nearer, or metres, by how the model was trained. */
+  readonly depth: Float32Array;
+}
+
+async function opened<M extends Module>(
+  name: string,
+  kind: ModelKind,
+  options: BuilderOptions & HubOptions,
+): Promise<readonly [model: M, processor: PictureProcessor | undefined]> {
+  const dir = await modelPath(name, options);
+  const { model } = loadModel<M>(dir, { ...options, kind });
+  try {
+    return [model, processorOf(dir)];
+  } catch (e) {
+    model.dispose();
+    throw e;
+  }
+}
+/** A picture's own size: that of a tensor is the one that it has for the model. */
+function seen(image: ImageInput): { readonly input: ImageInput; readonly height: number; readonly width: number } {
+  if (image instanceof Tensor) return { input: image, height: image.shape.at(-2) ?? 0, width: image.shape.at(-1) ?? 0 };
+  const picture = pictureOf(image);
+  return { input: picture, height: picture.height, width: picture.width };
+}
+/** What a model makes of one picture, on the host; `make` runs inside a scope. */
+function run<T>(model: Module, processor: PictureProcessor | undefined, input: ImageInput, make: (x: Tensor) => T): T {
+  const { dtype, device } = model.parameters()[0];
+  let made: T | undefined;
+  scope(() => noGrad(() => void (made = make(pixels([input], processor, device).cast(dtype)))));
+  return made as T;
+}
+const flat = (t: Tensor): number[] => t.cast('f32').reshape([-1]).toArray() as number[];
+
+/** Pictures to things with their boxes (DETR, YOLOS, Table Transformer). */
+export class ObjectDetector {
+  /** The network itself. */
+  readonly model: DetectionModel;
+  /** How pictures become numbers; none where the folder does not say. */
+  readonly processor: PictureProcessor | undefined;
+  constructor(model: DetectionModel, processor: PictureProcessor | undefined) {
+    this.model = model;
+    this.processor = processor;
+  }
+  /** A folder, or owner/name on the Hugging Face hub. */
+  static async load(name: string, options: BuilderOptions & HubOptions = {}): Promise<ObjectDetector> {
+    return new ObjectDetector(...(await opened<DetectionModel>(name, 'object-detection', options)));
+  }
+  /** The things that are likelier than `threshold`, the likeliest first; boxes may reach past the picture's edges. */
+  async detect(image: ImageInput, options: { readonly threshold?: number } = {}): Promise<Detected[]> {
+    const { threshold = 0.5 } = options;
+    if (!(threshold >= 0 && threshold <= 1))
+      throw new ArgumentError(`detect: threshold is ${threshold}, not a number from 0 to 1`);
+    const { input, height, width } = seen(image);
+    const { labels, scores } = this.model;
+    const { rows, boxes } = run(this.model, this.processor, input, (x) => {
+      const { logits, boxes } = this.model.forward(x);
+      const f32 = logits.cast('f32').squeeze(0);
+      const made = scores === 'shares' ? f32.softmax(-1) : f32.sigmoid();
+      return { rows: made.toArray() as number[][], boxes: boxes.cast('f32').squeeze(0).toArray() as number[][] };
+    });
+    const found = rows.flatMap((row, thing) =>
+      scores === 'shares' ? [{ thing, id: best(row.slice(0, labels.length)) }] : row.map((_, id) => ({ thing, id })),
+    );
+    return found
+      .map(({ thing, id }) => ({ thing, id, score: rows[thing][id] }))
+      .sort((a, b) => b.score - a.score)
+      .slice(0, rows.length)
+      .filter(({ score }) => score > threshold)
+      .map(({ thing, id, score }) => ({ label: labels[id], score, box: boxOf(boxes[thing], width, height) }));
+  }
+  /** Gives the weights' memory back. */
+  dispose(): void {
+    this.model.dispose();
+  }
+}
+const best = (row: readonly number[]): number => row.reduce((at, x, i) => (x > row[at] ? i : at), 0);
+function boxOf([x, y, w, h]: readonly number[], width: number, height: number): Box {
+  return {
+    xmin: (x - w / 2) * width,
+    ymin: (y - h / 2) * height,
+    xmax: (x + w / 2) * width,
+    ymax: (y + h / 2) * height,
+  };
+}
+
+/** Pictures to a class for each pixel (SegFormer). */
+export class ImageSegmenter {
+  /** The network itself. */
+  readonly model: SegmentationModel;
+  /** How pictures become numbers; none where the folder does not say. */
+  readonly processor: PictureProcessor | undefined;
+  constructor(model: SegmentationModel, processor: PictureProcessor | undefined) {
+    this.model = model;
+    this.processor = processor;
+  }
+  /** A folder, or owner/name on the Hugging Face hub. */
+  static async load(name: string, options: BuilderOptions & HubOptions = {}): Promise<ImageSegmenter> {
+    return new ImageSegmenter(...(await opened<SegmentationModel>(name, 'segmentation', options)));
+  }
+  /** The likeliest class of each pixel, and where each class is. */
+  async segment(image: ImageInput): Promise<Segmented> {
+    const { input, height, width } = seen(image);
+    const ids = run(this.model, this.processor, input, (x) =>
+      flat(
+        this.model
+          .forward(x)
+          .cast('f32')
+          .interpolate({ size: [height, width], mode: 'bilinear' })
+          .argmax(1),
+      ),
+    );
+    const classes = Uint16Array.from(ids);
+    const counts = new Map<number, number>();
+    for (const id of classes) counts.set(id, (counts.get(id) ?? 0) + 1);
+    const segments = [...counts]
+      .sort((a, b) => b[1] - a[1] || a[0] - b[0])
+      .map(([id, count]): Segment => {
+        const mask = Uint8Array.from(classes, (other) => (other === id ? 255 : 0));
+        return { label: this.model.labels[id], id, share: count / classes.length, mask };
+      });
+    return { width, height, classes, segments };
+  }
+  /** Gives the weights' memory back. */
+  dispose(): void {
+    this.model.dispose();
+  }
+}
+
+/** Pictures to a distance for each pixel (Depth Anything, DPT, GLPN). */
+export class DepthEstimator {
+  /** The network itself. */
+  readonly model: DepthModel;
+  /** How pictures become numbers; none where the folder does not say. */
+  readonly processor: PictureProcessor | undefined;
+  constructor(model: DepthModel, processor: PictureProcessor | undefined) {
+    this.model = model;
+    this.processor = processor;
+  }
+  /** A folder, or owner/name on the Hugging Face hub. */
+  static async load(name: string, options: BuilderOptions & HubOptions = {}): Promise<DepthEstimator> {
+    return new DepthEstimator(...(await opened<DepthModel>(name, 'depth', options)));
+  }
+  /** Distances in the picture's own size. */
+  async estimate(image: ImageInput): Promise<Depths> {
+    const { input, height, width } = seen(image);
+    const depth = run(this.model, this.processor, input, (x) => {
+      const made = this.model.forward(x).cast('f32').unsqueeze(1);
+      return Float32Array.from(flat(made.interpolate({ size: [height, width], mode: 'bicubic' })));
+    });
+    return { width, height, depth };
+  }
+  /** Gives the weights' memory back. */
+  dispose(): void {
+    this.model.dispose();
+  }
+}

@@ -1,0 +1,139 @@
+// Models of scenes against transformers: things with boxes, segments, distances, and what their processors make of a
+// picture and of the answers.
+import assert from 'node:assert/strict';
+import { readFileSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { test } from 'node:test';
+import { ArgumentError, UnsupportedError } from '../src/base/errors.js';
+import { readPicture } from '../src/media/pictures.js';
+import { Config } from '../src/models/files/config.js';
+import { DepthEstimator, ImageSegmenter, loadModel, ObjectDetector } from '../src/models/index.js';
+import type { DepthModel, DetectionModel, SegmentationModel } from '../src/models/scenes/scene-model.js';
+import { PictureProcessor } from '../src/models/vision/images.js';
+import { findGolden, missingGolden } from '../src/parity/golden.js';
+import { noGrad } from '../src/tensor/autograd.js';
+import { zeros } from '../src/tensor/create.js';
+import { scope } from '../src/tensor/scope.js';
+import type { Tensor } from '../src/tensor/tensor.js';
+import { answerOf, familyFolder, scenes } from './models-support.js';
+
+type Scene = DetectionModel | SegmentationModel | DepthModel;
+const open = (name: string, more: object = {}): Scene =>
+  loadModel<Scene>(
+    familyFolder(name, (f) => ({ ...f, config: { ...f.config, ...more } }), scenes),
+    { device: 'cpu' },
+  ).model;
+
+for (const name of Object.keys(scenes))
+  test(`scenes ${name}: the numbers of transformers`, () =>
+    scope(() =>
+      noGrad(() => {
+        const of = (key: string): Tensor => answerOf(name, key, 'scenes');
+        const near = (a: Tensor, b: Tensor, what: string): void => {
+          assert.deepEqual(a.shape, b.shape, what);
+          const off = a.sub(b).abs().max().item() / b.abs().max().item();
+          assert.ok(off <= 1e-4, `${what} is off by ${off}`);
+        };
+        const model = open(name);
+        const out = model.forward(of('pixels'));
+        if ('boxes' in out) near(out.boxes, of('boxes'), 'boxes');
+        near('boxes' in out ? out.logits : out, of('logits'), 'logits');
+        model.dispose();
+      }),
+    ));
+
+/** A picture, what a processor makes of it, and what it makes of a model's answers. */
+interface Seen {
+  readonly file: Readonly<Record<string, unknown>>;
+  readonly picture: string;
+  readonly shape: readonly number[];
+  readonly pixels: readonly number[];
+  readonly answer: readonly number[] | { scores: number[]; labels: number[]; boxes: number[][] };
+}
+const seen: Readonly<Record<string, Seen>> = missingGolden('families/scenes-seen.json')
+  ? {}
+  : (JSON.parse(readFileSync(findGolden('families/scenes-seen.json') as string, 'utf8')) as Record<string, Seen>);
+const bytesOf = (s: Seen): Buffer => Buffer.from(s.picture, 'base64');
+function folder(name: string, file: object | undefined = seen[name].file): string {
+  const dir = familyFolder(name, (f) => f, scenes);
+  if (file) writeFileSync(join(dir, 'preprocessor_config.json'), JSON.stringify(file));
+  return dir;
+}
+
+for (const [name, s] of Object.entries(seen))
+  test(`scenes ${name}: what is seen in a picture`, async () => {
+    const c = new Config(s.file);
+    const { data, height, width } = new PictureProcessor(c).of(readPicture(bytesOf(s)));
+    c.refuseUnread();
+    assert.deepEqual([1, 3, height, width], s.shape);
+    s.pixels.forEach((v, i) => assert.equal(data[37 * i], Math.fround(v), `pixel ${37 * i}`));
+    const dir = folder(name);
+    if (!Array.isArray(s.answer)) {
+      const { scores, labels, boxes } = s.answer as Exclude<Seen['answer'], readonly number[]>;
+      const detector = await ObjectDetector.load(dir, { device: 'cpu' });
+      const found = await detector.detect(bytesOf(s), { threshold: 0 });
+      const order = scores.map((_, i) => i).sort((a, b) => scores[b] - scores[a]);
+      assert.equal(found.length, scores.length);
+      found.forEach(({ label, score, box }, i) => {
+        assert.equal(label, `LABEL_${labels[order[i]]}`);
+        assert.ok(Math.abs(score - scores[order[i]]) <= 1e-5);
+        const corners = [box.xmin, box.ymin, box.xmax, box.ymax];
+        boxes[order[i]].forEach((v, k) => assert.ok(Math.abs(v - corners[k]) <= 1e-3, `${v} ${corners[k]}`));
+      });
+      const [first] = await detector.detect(bytesOf(s), { threshold: found[1].score });
+      assert.deepEqual(first, found[0]);
+      detector.dispose();
+      return;
+    }
+    const answer = s.answer as readonly number[];
+    if (name.startsWith('segformer')) {
+      const segmenter = await ImageSegmenter.load(dir, { device: 'cpu' });
+      const { classes, segments, width: w, height: h } = await segmenter.segment(bytesOf(s));
+      assert.equal(classes.length, w * h);
+      const off = answer.filter((id, i) => id !== classes[i]).length;
+      assert.ok(off <= 1, `${off} places are of another class`);
+      assert.ok(Math.abs(segments.reduce((sum, { share }) => sum + share, 0) - 1) <= 1e-12);
+      for (const { id, mask } of segments) classes.forEach((at, i) => assert.equal(mask[i], at === id ? 255 : 0));
+      segmenter.dispose();
+      return;
+    }
+    const estimator = await DepthEstimator.load(dir, { device: 'cpu' });
+    const { depth, width: w, height: h } = await estimator.estimate(bytesOf(s));
+    assert.equal(depth.length, w * h);
+    const most = Math.max(...answer.map(Math.abs));
+    answer.forEach((v, i) => assert.ok(Math.abs(v - depth[i]) <= 1e-4 * most, `${i}: ${v} ${depth[i]}`));
+    estimator.dispose();
+  });
+
+test('what models of scenes do not serve is refused by name', async () => {
+  const refused: [string, object, RegExp][] = [
+    ['detr', { position_embedding_type: 'rotary' }, /position_embedding_type is "rotary"/],
+    ['detr', { dilation: true }, /dilation is true/],
+    ['detr', { backbone_config: { model_type: 'swin' } }, /backbone_config.model_type is swin/],
+    ['detr', { backbone_config: null, backbone: 'resnet26' }, /backbone is "resnet26"; served are resnet18/],
+    ['depth_anything', { depth_estimation_type: 'other' }, /depth_estimation_type is "other"/],
+    ['depth_anything', { head_in_index: 4 }, /head_in_index is 4; there are 4 maps/],
+    ['depth_anything', { backbone_config: { model_type: 'vit' } }, /backbone_config.model_type is "vit"/],
+    ['dpt', { is_hybrid: true }, /is_hybrid is true/],
+    ['dpt', { neck_ignore_stages: [0, 1] }, /neck_ignore_stages is \[0,1\]/],
+    ['glpn', { head_in_index: 0 }, /head_in_index is 0/],
+  ];
+  for (const [name, more, message] of refused)
+    assert.throws(
+      () => open(name, more),
+      (e: Error) => e instanceof UnsupportedError && message.test(e.message),
+      `${name} ${JSON.stringify(more)}`,
+    );
+  const detector = await ObjectDetector.load(folder('yolos'), { device: 'cpu' });
+  await assert.rejects(detector.detect(bytesOf(seen.yolos), { threshold: 2 }), /threshold is 2/);
+  await assert.rejects(detector.detect({ width: 2, height: 2, rgb: new Uint8Array(3) }), ArgumentError);
+  await assert.rejects(detector.detect(zeros([4, 20, 30], { device: 'cpu' })), /the model takes \(batch, 3/);
+  // One pixel becomes as large as the processor asks for.
+  const [one] = await detector.detect({ width: 1, height: 1, rgb: new Uint8Array(3) }, { threshold: 0 });
+  assert.ok(Number.isFinite(one.score));
+  detector.dispose();
+  await assert.rejects(DepthEstimator.load(folder('yolos')), /a model of kind object-detection, not depth/);
+  const silent = await DepthEstimator.load(folder('glpn'), { device: 'cpu' });
+  await assert.rejects(silent.estimate({ width: 5, height: 5, rgb: new Uint8Array(75) }), /would become 0 x 0/);
+  silent.dispose();
+});
