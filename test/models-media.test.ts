@@ -95,6 +95,25 @@ test('a PNG file has the pixels that its header promises, and not too many', () 
   assert.throws(() => readPicture(png(0, 3, 0, plain)), /FormatError.*0x3 pixels are none/);
   assert.throws(() => readPicture(png(2 ** 23, 23, 0, plain)), /FormatError.*8388608x23 pixels are .* 100 million/);
 });
+test('of 16 bits a channel the upper eight count, and files of other kinds are refused by their name', () => {
+  const deep = picture(
+    'iVBORw0KGgoAAAANSUhEUgAAAAIAAAABEAIAAAAr0DSeAAAAFklEQVR4nGNg/N/w7/9/hv9CDf8mAAAxPAecXiuVbgAAAABJRU5ErkJggg==',
+  );
+  assert.deepEqual([...deep.rgb], [0x01, 0x80, 0xff, 0x00, 0x12, 0xfe]);
+  for (const [begins, name] of [
+    ['GIF89a', 'a GIF file'],
+    ['RIFF\0\0\0\0WEBPVP8 ', 'a WebP file'],
+    ['BM\0\0', 'a BMP file'],
+    ['II*\0', 'a TIFF file'],
+    ['\0\0\0\x1cftypavif', 'an AVIF file'],
+    ['\0\0\0\x1cftypheic', 'a HEIC file'],
+  ])
+    assert.throws(
+      () => readPicture(Buffer.from(begins, 'latin1')),
+      (e: Error) => e.message.includes(`is ${name}; PNG and JPEG are read`),
+    );
+  assert.throws(() => readPicture(Buffer.from('text')), /FormatError.*is neither PNG nor JPEG/);
+});
 test('a picture that is cut off anywhere is refused as such, not filled up with grey', () => {
   const [width, height] = [16, 9];
   const data = Buffer.from(Array.from({ length: width * height * 4 }, (_, i) => (i * i * 7 + (i >> 5) * 31) & 255));

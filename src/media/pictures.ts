@@ -64,17 +64,39 @@ function checkJpeg(bytes: Buffer): void {
   throw new FormatError(`JPEG: the file is cut off: its ${bytes.length} bytes hold no end of the picture`);
 }
 
+/** How files of other kinds begin, as latin1. */
+const OTHERS: readonly (readonly [begins: RegExp, name: string])[] = [
+  [/^GIF8/, 'a GIF'],
+  [/^RIFF.{4}WEBP/s, 'a WebP'],
+  [/^BM/, 'a BMP'],
+  [/^(II\*\0|MM\0\*)/, 'a TIFF'],
+  [/^.{4}ftyp(avif|avis)/s, 'an AVIF'],
+  [/^.{4}ftyp(heic|heix|mif1|msf1)/s, 'a HEIC'],
+];
+/** Colours and transparency, a byte each; of two bytes the upper one counts, as for Pillow. */
+function pngPixels(bytes: Buffer): {
+  readonly width: number;
+  readonly height: number;
+  readonly data: ArrayLike<number>;
+} {
+  if (bytes[24] !== 16) return PNG.sync.read(bytes);
+  const { width, height, data } = PNG.sync.read(bytes, { skipRescale: true });
+  return { width, height, data: Uint8Array.from(data, (v) => v >> 8) };
+}
 /** A PNG or JPEG file, by its path or its bytes. */
 export function readPicture(from: string | Uint8Array): Picture {
   const bytes = from instanceof Uint8Array ? Buffer.from(from) : readWhole(from);
   const name = typeof from === 'string' ? from : 'picture';
   const isPng = bytes.subarray(0, 8).toString('latin1') === '\x89PNG\r\n\x1a\n';
   const isJpeg = bytes[0] === 0xff && bytes[1] === 0xd8;
-  if (!isPng && !isJpeg) throw new FormatError(`${name}: is neither PNG nor JPEG`);
+  if (!isPng && !isJpeg) {
+    const other = OTHERS.find(([begins]) => begins.test(bytes.subarray(0, 16).toString('latin1')))?.[1];
+    throw new FormatError(`${name}: is ${other ? `${other} file; PNG and JPEG are read` : 'neither PNG nor JPEG'}`);
+  }
   try {
     (isPng ? checkPng : checkJpeg)(bytes);
     const { width, height, data } = isPng
-      ? PNG.sync.read(bytes)
+      ? pngPixels(bytes)
       : jpeg.decode(bytes, { useTArray: true, formatAsRGBA: true });
     const rgb = new Uint8Array(width * height * 3);
     for (let i = 0; i < width * height; i++) for (let c = 0; c < 3; c++) rgb[3 * i + c] = data[4 * i + c];

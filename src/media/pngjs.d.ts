@@ -2,7 +2,11 @@
 declare module 'pngjs' {
   export const PNG: {
     readonly sync: {
-      read(bytes: Uint8Array): { readonly width: number; readonly height: number; readonly data: Uint8Array };
+      /** Of 16 bits a channel that are not rescaled the data is of 16 bits, too. */
+      read(
+        bytes: Uint8Array,
+        options?: { readonly skipRescale: boolean },
+      ): { readonly width: number; readonly height: number; readonly data: Uint8Array | Uint16Array };
     };
   };
 }
