@@ -290,6 +290,43 @@ describe('/v1/responses', { skip: noModel }, () => {
       assert.equal(error.message, `${at}: parts of type "input_image" are not served; only text is`);
     }
   });
+  test('what is wrong with an item or a tool is told of the kind that was meant', async () => {
+    await using s = await scripted(hello);
+    const cases: [object, string][] = [
+      [
+        { input: [{ type: 'function_call', name: 'f', arguments: '{}' }] },
+        'input[0].call_id: is missing; a string is expected',
+      ],
+      [
+        { input: [{ type: 'message', role: 'tool', content: 'x' }] },
+        'input[0].role: one of "system", "developer", "user", "assistant" is expected',
+      ],
+      [
+        { input: [{ type: 'custom_tool_call', call_id: 'c' }] },
+        'input[0].type: one of "item_reference", "function_call", "function_call_output", "reasoning", "message" is expected',
+      ],
+      [{ tool_choice: { type: 'function' } }, 'tool_choice.name: is missing; a string is expected'],
+      [
+        { tools: [{ type: 'function', function: { name: 'f' } }] },
+        'tools[0].name: is missing; here a function has its name and parameters beside its type',
+      ],
+      [{ tools: [{ type: 'function', name: 'a "b"' }] }, 'tools[0].name: a name of letters, digits, _ . : and -'],
+    ];
+    for (const [more, message] of cases) {
+      const response = await s.post('/v1/responses', { input: 'x', ...more });
+      assert.deepEqual([response.status, (await response.json()).error.message], [400, message]);
+    }
+  });
+  test('instructions and the rules that follow them are one message', async () => {
+    await using s = await scripted(hello);
+    const rule = { type: 'message', role: 'developer', content: [{ type: 'input_text', text: 'Ask first.' }] };
+    const input = [rule, { role: 'user', content: 'x' }, { role: 'developer', content: 'Now' }];
+    assert.equal((await s.post('/v1/responses', { instructions: 'Be brief.', input })).status, 200);
+    const prompt = s.engine.tokenizer.decode(s.engine.requests[0].prompt, { special: true });
+    const turn = (role: string, text: string): string => `<|im_start|>${role}\n${text}<|im_end|>\n`;
+    const turns = [turn('system', 'Be brief.\n\nAsk first.'), turn('user', 'x'), turn('system', 'Now')];
+    assert.ok(prompt.startsWith(turns.join('')), prompt);
+  });
   test('what would need memory is refused', async () => {
     await using s = await scripted(hello);
     for (const more of [{ previous_response_id: 'resp_1' }, { background: true }, { conversation: 'c' }]) {
@@ -431,6 +468,24 @@ describe('/v1/messages', { skip: noModel }, () => {
       const { type, error } = (await (await get(path)).json()) as { type: string; error: { type: string } };
       assert.deepEqual([type, error.type], ['error', 'not_found_error'], path);
     }
+  });
+  test('what is wrong with a tool or a block', async () => {
+    await using s = await scripted(hello);
+    const said = (...content: object[]): object => ({ messages: [...ask.messages, { role: 'assistant', content }] });
+    const cases: [object, RegExp][] = [
+      [{ tools: [{ name: 'f', description: 'no schema' }] }, /^tools\[0\]\.input_schema: is missing/],
+      [{ tools: [{ type: 'custom', name: 'f' }] }, /^tools\[0\]\.input_schema: is missing/],
+      [{ tools: [{ name: 'a "b"', input_schema: parameters }] }, /^tools\[0\]\.name: a name of letters/],
+      [said({ type: 'text' }), /^messages\[1\]: a block of type text has a text$/],
+      [said({ type: 'tool_use', id: 't', name: 'f', input: {} }), /^messages: the last one calls tools/],
+    ];
+    for (const [more, message] of cases) {
+      const response = await s.post('/v1/messages', { ...ask, ...more });
+      assert.equal(response.status, 400);
+      assert.match((await response.json()).error.message, message);
+    }
+    const search = { type: 'web_search_20250305', name: 'web_search' };
+    assert.equal((await s.post('/v1/messages', { ...ask, tools: [search] })).status, 200);
   });
   test('a thread that is to go on is not found, and its client sends all messages again', async () => {
     await using s = await scripted(hello);

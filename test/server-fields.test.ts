@@ -67,6 +67,7 @@ const REFUSED: Readonly<Record<string, readonly object[]>> = {
     ...[{ truncation: 'auto' }, { include: ['message.output_text.logprobs'] }],
     ...[{ seed: 1 }, { stop: 'x' }, { n: 2 }, { max_tokens: 5 }, { response_format: { type: 'json_object' } }],
     ...[{ logprobs: true }, { presence_penalty: 1 }, { messages }],
+    { context_management: [{ type: 'compaction', compact_threshold: 1000 }] },
   ],
   '/v1/messages': [
     ...[{ seed: 1 }, { stop: ['x'] }, { n: 2 }, { max_completion_tokens: 5 }, { logit_bias: { 5: 1 } }],

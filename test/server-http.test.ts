@@ -29,6 +29,8 @@ const until = async (done: () => boolean): Promise<void> => {
   assert.ok(done(), 'it did not come to pass');
 };
 
+const CALLED = { id: 'c', function: { name: 'f', arguments: '{}' } };
+
 describe('the server', { skip: noModel }, () => {
   test('bad requests are refused with the field at fault', async () => {
     await using s = await scripted({ ...hello, contextTokens: 64 });
@@ -40,7 +42,17 @@ describe('the server', { skip: noModel }, () => {
       [{ messages: [{ role: 'pope', content: 'x' }] }, 400, /^messages\[0\]\.role/],
       [{ messages: [{ role: 'user' }] }, 400, /^messages\[0\]\.content/],
       [{ messages: [{ role: 'user', content: 5 }] }, 400, /^messages\[0\]\.content: a string or an array is expected$/],
+      [
+        { messages: [{ role: 'user', content: [{ type: 'text' }] }] },
+        400,
+        /^messages\[0\]\.content\[0\]\.text: is missing/,
+      ],
       [{ messages: [{ role: 'tool', content: 'x' }] }, 400, /tool_call_id/],
+      [
+        { messages: [{ role: 'assistant', tool_calls: [CALLED] }], continue_final_message: true },
+        400,
+        /^messages: the last one calls tools/,
+      ],
       [{ ...ask, temperature: 3 }, 400, /^temperature: must be at most 2$/],
       [{ ...ask, temperature: 'hot' }, 400, /^temperature: a number is expected, not a string$/],
       [{ ...ask, reasoning_effort: 'much' }, 400, /^reasoning_effort: one of "none", .*, "max" is expected$/],
@@ -85,7 +97,17 @@ describe('the server', { skip: noModel }, () => {
     assert.equal((await s.post(CHAT, JSON.stringify(ask), { 'content-encoding': 'gzip' })).status, 415);
     const get = await fetch(s.server.url + CHAT);
     assert.deepEqual([get.status, get.headers.get('allow')], [405, 'POST']);
-    assert.equal((await fetch(`${s.server.url}/nothing`)).status, 404);
+    for (const [path, meant] of [
+      ['/nothing', /GET \/openapi\.json lists/],
+      ['/chat/completions', /it is POST \/v1\/chat\/completions$/],
+      ['/v1/v1/messages', /it is POST \/v1\/messages$/],
+      ['/v1/models/', /it is GET \/v1\/models$/],
+      ['//health', /it is GET \/health$/],
+    ] as const) {
+      const response = await fetch(s.server.url + path);
+      assert.equal(response.status, 404, path);
+      assert.match(((await response.json()) as { error: Error }).error.message, meant, path);
+    }
   });
 
   test('a request can name neither a file nor an address', async () => {

@@ -146,6 +146,12 @@ const CASES: Readonly<Record<string, readonly [ParserOptions, string, Partial<Re
     '<think>I <tool_call></think>\n<tool_call>{"name": "f", "arguments": {}}</tool_call>',
     { reasoning: 'I <tool_call>', text: '', calls: [call('{}')] },
   ],
+  'reasoning: opened by the prompt, and by the model once more': [
+    think(true),
+    '\n<think>\nhm <think> so</think>\n\nYes',
+    { reasoning: 'hm <think> so', text: 'Yes' },
+  ],
+  'reasoning: opened by the prompt, and cut off': [think(true), ' \n<thi', { reasoning: '<thi', text: '' }],
 };
 
 for (const [name, [options, text, expected]] of Object.entries(CASES))

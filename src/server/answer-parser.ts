@@ -41,7 +41,7 @@ export class AnswerParser {
   constructor(options: ParserOptions) {
     this.#options = options;
     if (options.forced) [this.#state, this.#reader] = ['calls', options.forced.reader];
-    else if (options.reasoning?.begun) [this.#state, this.#trim] = ['reasoning', true];
+    this.#trim = options.reasoning?.begun ?? false;
   }
 
   push(text: string): AnswerPart[] {
@@ -55,7 +55,8 @@ export class AnswerParser {
     const out: AnswerPart[] = [];
     const rest = this.#buffer;
     this.#buffer = '';
-    if (this.#state === 'reasoning') this.#say('reasoning', rest, out);
+    const thinking = this.#state === 'reasoning' || (this.#state === 'start' && this.#options.reasoning?.begun);
+    if (thinking) this.#say('reasoning', rest, out);
     else if (this.#state === 'calls' && this.#reader) this.#take(this.#reader.end(), out);
     else this.#say('text', rest, out);
     return out;
@@ -84,8 +85,10 @@ export class AnswerParser {
     const body = this.#buffer.trimStart();
     if (body === '' && (reasoning || tools?.format.bare)) return false;
     if (reasoning?.open.startsWith(body) && body.length < reasoning.open.length) return false;
-    if (reasoning && body.startsWith(reasoning.open)) {
-      this.#buffer = body.slice(reasoning.open.length);
+    // Some models open what their prompt has opened for them.
+    const opens = reasoning !== undefined && body.startsWith(reasoning.open);
+    if (opens || reasoning?.begun) {
+      if (opens) this.#buffer = body.slice(reasoning.open.length);
       [this.#state, this.#trim] = ['reasoning', true];
     } else if (tools?.format.bare && body.startsWith('{')) this.#open();
     else if (tools?.either && tools.format.marks.some((m) => m.length > body.length && m.startsWith(body)))

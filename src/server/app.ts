@@ -129,5 +129,12 @@ function unknownRoute(c: ServerContext, routes: readonly Route[]): ApiError {
   const allow = [...new Set(methods.flatMap((m) => (m === 'GET' ? ['GET', 'HEAD'] : [m])))].join(', ');
   return methods.length > 0
     ? new ApiError(405, `${shown}: here it is ${allow}`, { headers: { allow } })
-    : new ApiError(404, `there is no ${shown}; GET /openapi.json lists what there is`, { code: 'not_found' });
+    : new ApiError(404, `there is no ${shown}; ${hint(c, routes)}`, { code: 'not_found' });
+}
+/** Base addresses are given with /v1 where they have none, and without where they need it. */
+function hint(c: ServerContext, routes: readonly Route[]): string {
+  const asked = c.req.path.replace(/\/+/g, '/').replace(/(.)\/$/, '$1');
+  const meant = [asked, `/v1${asked}`, asked.replace(/^\/v1\/v1\//, '/v1/'), asked.replace(/^\/api\/v1\//, '/v1/')];
+  const found = routes.find((r) => meant.includes(r.path));
+  return found ? `it is ${found.method.toUpperCase()} ${found.path}` : 'GET /openapi.json lists what there is';
 }

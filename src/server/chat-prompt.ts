@@ -29,12 +29,11 @@ function textOf(turn: ChatTurn, where: string): string {
   if (typeof turn.content === 'string') return turn.content;
   return turn.content
     .map((part, i) => {
+      const refuse = (why: string): ApiError => badRequest(`${where}[${i}]${why}`, /^\w+/.exec(where)?.[0]);
+      if (!/(^|_)text$|^refusal$/.test(part.type))
+        throw refuse(`: parts of type ${JSON.stringify(part.type.slice(0, 40))} are not served; only text is`);
       const text = part.text ?? part.refusal;
-      if (text == null || !/(^|_)text$|^refusal$/.test(part.type))
-        throw badRequest(
-          `${where}[${i}]: parts of type ${JSON.stringify(part.type.slice(0, 40))} are not served; only text is`,
-          /^\w+/.exec(where)?.[0],
-        );
+      if (text == null) throw refuse('.text: is missing; a string is expected');
       return text;
     })
     .join('');
@@ -193,6 +192,11 @@ function renderChat(body: ChatRequest, chatter: Chatter, place: Place): string {
   const taken = SAID_ELSEWHERE.find((name) => Object.hasOwn(body.chat_template_kwargs ?? {}, name));
   if (taken)
     throw badRequest(`chat_template_kwargs: ${taken} is a field of the request itself`, 'chat_template_kwargs');
+  if (open && body.messages.at(-1)?.tool_calls?.length)
+    throw badRequest(
+      'messages: the last one calls tools, whose results are missing: nothing goes on from there',
+      'messages',
+    );
   return engine.chatTemplate.render(templateMessages(body.messages, chatter, place), {
     continueFinalMessage: open,
     addGenerationPrompt: body.add_generation_prompt ?? !open,

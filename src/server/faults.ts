@@ -47,11 +47,20 @@ export const faultOf: z.core.$ZodErrorMap = (issue) => {
 export const oneOf = (words: readonly unknown[]): string =>
   `${words.length > 1 ? 'one of ' : ''}${words.map((w) => JSON.stringify(w)).join(', ')} is expected`;
 
-/** Of a union's alternatives the one that came furthest says best what is wrong. */
-export function deepest(issues: readonly z.core.$ZodIssue[]): z.core.$ZodIssue {
+type Issues = readonly z.core.$ZodIssue[];
+/** Whether an alternative is not the one that was meant: another kind of value, or another word where it has its own. */
+const isAnother = (issues: Issues): boolean =>
+  issues.some(
+    (i) => i.path.length === 0 || (i.code === 'invalid_value' && i.values.length === 1 && i.path.length === 1),
+  );
+
+/** Of a union's alternatives the one that was meant, or else the one that came furthest, says best what is wrong. */
+export function deepest(issues: Issues): z.core.$ZodIssue {
   const [first] = issues;
   if (first.code !== 'invalid_union' || first.errors.length === 0) return first;
-  const inner = first.errors.filter((e) => e.length > 0).map(deepest);
+  const wrong = first.errors.filter((e) => e.length > 0);
+  const meant = wrong.filter((e) => !isAnother(e));
+  const inner = (meant.length > 0 ? meant : wrong).map(deepest);
   const best = inner.reduce((a, b) => (b.path.length > a.path.length ? b : a));
   if (best.path.length === 0) {
     // Of the right type, and too long, say.

@@ -21,11 +21,13 @@ const texts = (content: unknown, where: string): string => {
   if (!Array.isArray(content)) throw badRequest(`${where}: neither a text nor a list of blocks`, 'messages');
   return (content as Block[])
     .map((b) => {
-      if (typeof b?.text === 'string' && b.type === 'text') return b.text;
-      throw badRequest(
-        `${where}: blocks of type ${JSON.stringify(String(b?.type).slice(0, 40))} are not served`,
-        'messages',
-      );
+      if (b?.type !== 'text')
+        throw badRequest(
+          `${where}: blocks of type ${JSON.stringify(String(b?.type).slice(0, 40))} are not served`,
+          'messages',
+        );
+      if (typeof b.text !== 'string') throw badRequest(`${where}: a block of type text has a text`, 'messages');
+      return b.text;
     })
     .join('\n');
 };

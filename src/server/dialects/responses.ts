@@ -72,13 +72,32 @@ function choiceOf(choice: ResponsesRequest['tool_choice']): ChatRequest['tool_ch
   return { type: 'allowed_tools', allowed_tools: { mode: choice.mode, tools: choice.tools.map(named) } };
 }
 
+const isRule = ({ role }: ChatTurn): boolean => role === 'system' || role === 'developer';
+const partsOf = ({ content }: ChatTurn): { readonly type: string; readonly text?: string | null | undefined }[] =>
+  typeof content === 'string' ? [{ type: 'text', text: content }] : (content ?? []);
+/**
+ * Instructions and the rules that follow them are one message: many templates know a system message in the first place
+ * only, and pass over others or refuse them.
+ */
+function withInstructions(instructions: string, turns: readonly PlacedTurn[]): PlacedTurn[] {
+  const first: PlacedTurn = { role: 'system', content: instructions, place: 'instructions' };
+  const others = turns.findIndex((turn) => !isRule(turn) || partsOf(turn).some(({ text }) => text == null));
+  const rules = turns.slice(0, others < 0 ? turns.length : others);
+  const content = [first, ...rules]
+    .map((turn) =>
+      partsOf(turn)
+        .map(({ text }) => text)
+        .join(''),
+    )
+    .join('\n\n');
+  return [{ ...first, content }, ...turns.slice(rules.length)];
+}
+
 function toChat(body: ResponsesRequest, recall: Recall): ChatRequest & { readonly messages: PlacedTurn[] } {
   const { instructions } = body;
   const format = body.text?.format;
-  const messages = [
-    ...(instructions ? [{ role: 'system' as const, content: instructions, place: 'instructions' }] : []),
-    ...turnsOf(body.input, recall),
-  ];
+  const turns = turnsOf(body.input, recall);
+  const messages = instructions ? withInstructions(instructions, turns) : turns;
   if (messages.length === 0) throw badRequest('input: there is nothing to answer', 'input');
   return {
     model: body.model,

@@ -33,10 +33,12 @@ const chatMessage = z
 export type ChatTurn = z.output<typeof chatMessage>;
 
 const schemaObject = z.record(z.string(), z.unknown());
+/** Names stand in prompts and grammars as they are. */
+export const toolName = z.string().regex(/^[\w.:-]{1,128}$/, 'a name of letters, digits, _ . : and -');
 const tool = z.object({
   type: z.literal('function'),
   function: z.object({
-    name: z.string().regex(/^[\w.:-]{1,128}$/, 'a name of letters, digits, _ . : and -'),
+    name: toolName,
     description: z.string().nullish(),
     parameters: schemaObject.nullish(),
     strict: z.boolean().nullish(),

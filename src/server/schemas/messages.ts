@@ -1,5 +1,6 @@
 // What POST /v1/messages takes: Anthropic's API.
 import { z } from 'zod';
+import { toolName } from './chat.js';
 import { fieldsOfChat, refused } from './unserved.js';
 
 /** Blocks of all kinds; those that are not served are refused where they are read, by their type. */
@@ -34,12 +35,17 @@ export const messagesRequest = z.object({
   // Tools that Anthropic runs itself have a type and no schema; they are passed over.
   tools: z
     .array(
-      z.looseObject({
-        type: z.string().nullish(),
-        name: z.string().min(1),
-        description: z.string().nullish(),
-        input_schema: z.record(z.string(), z.unknown()).optional(),
-      }),
+      z
+        .looseObject({
+          type: z.string().nullish(),
+          name: toolName,
+          description: z.string().nullish(),
+          input_schema: z.record(z.string(), z.unknown()).optional(),
+        })
+        .superRefine((tool, context) => {
+          if ((tool.type ?? 'custom') !== 'custom' || tool.input_schema !== undefined) return;
+          context.addIssue({ code: 'custom', path: ['input_schema'], message: 'is missing; an object is expected' });
+        }),
     )
     .max(512)
     .nullish(),

@@ -1,6 +1,7 @@
 // What POST /v1/responses takes: OpenAI's newer API, without its memory of conversations: each request brings its whole
 // history.
 import { z } from 'zod';
+import { toolName } from './chat.js';
 import { reasoningEffort } from './sampling.js';
 import { fieldsOfChat, refused } from './unserved.js';
 
@@ -41,13 +42,19 @@ export const responsesRequest = z.object({
   // Types of tools that only their vendor can run are passed over.
   tools: z
     .array(
-      z.looseObject({
-        type: z.string(),
-        name: z.string().optional(),
-        description: z.string().nullish(),
-        parameters: z.record(z.string(), z.unknown()).nullish(),
-        strict: z.boolean().nullish(),
-      }),
+      z
+        .looseObject({
+          type: z.string(),
+          name: toolName.optional(),
+          description: z.string().nullish(),
+          parameters: z.record(z.string(), z.unknown()).nullish(),
+          strict: z.boolean().nullish(),
+        })
+        .superRefine((tool, context) => {
+          if (tool.type !== 'function' || tool.name !== undefined) return;
+          const message = 'is missing; here a function has its name and parameters beside its type';
+          context.addIssue({ code: 'custom', path: ['name'], message });
+        }),
     )
     .max(512)
     .nullish(),
@@ -91,6 +98,7 @@ export const responsesRequest = z.object({
   conversation: refused(MEMORY),
   prompt: refused('the server keeps no prompts; send instructions and input'),
   background: refused('answers are not kept', false),
+  context_management: refused('what does not fit is refused', []),
   truncation: refused('what does not fit is refused', 'disabled'),
   // Others name what only their vendor's tools and models make: none of it comes up here.
   include: z
