@@ -1,64 +1,16 @@
-// Every ts block of the guide is a program of its own: it runs, and prints what its comments say. Links of all pages
-// lead somewhere.
+// What the pages name is there: links, npm scripts, compiled programs, records. docs-programs.test.ts runs the programs
+// they show.
 import assert from 'node:assert/strict';
-import { existsSync, mkdtempSync, readFileSync, readdirSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import { existsSync, readFileSync, readdirSync, statSync } from 'node:fs';
 import { basename, dirname, join } from 'node:path';
-import { after, describe, test } from 'node:test';
-import { tmpdir } from 'node:os';
-import { pathToFileURL } from 'node:url';
-import { inspect } from 'node:util';
+import { test } from 'node:test';
 import { CURVES, growthPicture } from '../bench/curves.js';
 import { PICTURE, picture } from '../bench/picture.js';
 import { docsDir, packageRoot } from '../src/base/paths.js';
-import { Device } from '../src/index.js';
-
-const guide = join(docsDir, 'guide');
-const folder = mkdtempSync(join(tmpdir(), 'wick-docs-'));
-after(() => rmSync(folder, { recursive: true, force: true }));
 
 const manifest = JSON.parse(readFileSync(join(packageRoot, 'package.json'), 'utf8')) as {
-  exports: Record<string, { default: string } | string>;
   scripts: Record<string, string>;
 };
-/** 'wick/nn' as the file that the package's exports name. */
-function resolved(name: string): string {
-  const found = manifest.exports[`.${name.slice('wick'.length)}`];
-  assert.ok(found && typeof found === 'object', `package.json exports no ${name}`);
-  return pathToFileURL(join(packageRoot, found.default)).href;
-}
-/** What a program must print: a line for each console.log with a comment behind it. */
-const promised = (block: string): (string | undefined)[] =>
-  [...block.matchAll(/^ *console\.log\(.*\);(?: +\/\/ (.*))?$/gm)].map((m) => m[1]?.trim());
-
-describe('the guide', () => {
-  for (const page of readdirSync(guide).filter((f) => f.endsWith('.md'))) {
-    const blocks = [...readFileSync(join(guide, page), 'utf8').matchAll(/^```ts\n([\s\S]*?)^```$/gm)].map((m) => m[1]);
-    blocks.forEach((block, i) =>
-      test(`${page}, program ${i + 1}`, async () => {
-        const file = join(folder, `${page}-${i}.mjs`);
-        writeFileSync(
-          file,
-          block.replace(/from '(wick[^']*)'/g, (_, name: string) => `from '${resolved(name)}'`),
-        );
-        const printed: string[] = [];
-        const [log, device] = [console.log, Device.default];
-        console.log = (...values: unknown[]): void => {
-          printed.push(values.map((v) => (typeof v === 'string' ? v : inspect(v))).join(' '));
-        };
-        try {
-          await import(pathToFileURL(file).href);
-        } finally {
-          console.log = log;
-          Device.default = device;
-        }
-        const wanted = promised(block);
-        assert.equal(printed.length, wanted.length, 'as many lines as there are calls');
-        wanted.forEach((line, k) => line !== undefined && assert.equal(printed[k], line));
-      }),
-    );
-  }
-});
-
 /** A link of Markdown to a file of ours. */
 const LINK = /\]\((?!https?:|#|mailto:)([^)#\s]+)[^)]*\)/g;
 

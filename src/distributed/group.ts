@@ -53,7 +53,8 @@ export class Group {
   }
   /** 'rank 1 of 4 over socket', as errors say it. */
   toString(): string {
-    return `${who(this)} over ${this.transport.name}`;
+    const { name } = this.transport;
+    return name === 'alone' ? `${who(this)}, alone` : `${who(this)} over ${name}`;
   }
 
   #plan(name: string, dtype: DType, op: Reduction): Plan {
