@@ -27,6 +27,63 @@ test('pools take window, stride and padding in a row or by name, as functions an
   same(new nn.MaxPool3d(2, { stride: 1 }).forward(pictures.unsqueeze(0)), pictures.unsqueeze(0).maxPool3d(2, 1));
 });
 
+test('layers that wrap weights look at them: ranks, biases, options of tables', () => {
+  const table = tensor([
+    [1, 2],
+    [3, 4],
+    [5, 6],
+  ]);
+  assert.throws(() => new nn.Linear(table, tensor([1])), /Linear: its bias is \[1\], and its outputs are 3/);
+  assert.throws(() => new nn.Linear(table, zeros([5, 3])), /Linear: its bias is \[5, 3\]/);
+  assert.throws(() => new nn.Linear(zeros([2, 2, 2])), /Linear: its weight is \(outputs, inputs\), not \[2, 2, 2\]/);
+  assert.throws(() => new nn.Linear(table, { bias: false } as never), /Linear: its bias is an object, not a tensor/);
+  assert.throws(() => new nn.Embedding(zeros([3])), /Embedding: its weight is \(entries, width\), not \[3\]/);
+  assert.throws(() => new nn.Embedding(table, { padding: 0 } as never), /unknown option "padding"/);
+  assert.throws(() => new nn.Embedding(table).forward([0] as never), /takes a tensor of numbers, not a list/);
+  assert.equal(new nn.Embedding(table, { paddingIdx: -1 }).paddingIdx, 2);
+  assert.deepEqual(new nn.EmbeddingBag(table, { mode: 'sum' }).forward(ids(0, 2).unsqueeze(0)).toArray(), [[6, 8]]);
+  assert.throws(() => new nn.EmbeddingBag(table, { mode: 'sum', init: 0 } as never), /unknown option "init"/);
+  const bilinear = new nn.Bilinear(2, 3, 4);
+  assert.throws(
+    () => bilinear.forward(zeros([5, 2]), zeros([6, 3])),
+    /Bilinear: takes \(\.\.\., 2\) and \(\.\.\., 3\) with equal dimensions before, not \[5, 2\] and \[6, 3\]/,
+  );
+});
+
+test('bags of embeddings: those in which nothing counts are 0; weights of lists, and of their shape alone', () => {
+  const table = tensor([
+    [1, -2],
+    [3, -4],
+    [5, -6],
+  ]);
+  for (const mode of ['sum', 'mean', 'max'] as const) {
+    const bags = new nn.EmbeddingBag(table, { mode, paddingIdx: 0 });
+    const two = tensor([0, 0, 0, 1], { shape: [2, 2], dtype: 'i64' });
+    const [none, own] = [
+      [0, 0],
+      [3, -4],
+    ];
+    assert.deepEqual(bags.forward(two).toArray(), [none, own], mode);
+    assert.deepEqual(bags.forward(ids(0, 0, 0, 1), ids(0, 2)).toArray(), [none, own], mode);
+    assert.deepEqual(bags.forward(zeros([2, 0], { dtype: 'i64' })).toArray(), [none, none], mode);
+  }
+  const sums = new nn.EmbeddingBag(table, { mode: 'sum' });
+  assert.deepEqual(sums.forward(ids(0, 1, 2), ids(0, 1, 1), tensor([2, 1, 10])).toArray(), [
+    [2, -4],
+    [0, 0],
+    [53, -64],
+  ]);
+  const two = tensor([0, 1, 1, 2], { shape: [2, 2], dtype: 'i64' });
+  assert.throws(
+    () => sums.forward(two, tensor([[1, 2]])),
+    /weights \[1, 2\] have not the shape of the numbers, \[2, 2\]/,
+  );
+  assert.throws(
+    () => new nn.EmbeddingBag(table).forward(ids(0, 1), ids(0), tensor([1, 2])),
+    /weights are for mode 'sum', this one is 'mean'/,
+  );
+});
+
 test('losses as modules answer what the functions do, and their weights move with them', () => {
   const [a, b, c] = [1, 2, 3].map((seed) => randn([4, 5], { seed }));
   const [p, t] = [a.sigmoid(), b.gt(0).cast('f32')];

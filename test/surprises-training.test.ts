@@ -133,6 +133,83 @@ test("a state of another parameter's shape is refused, and nothing of it is take
   assert.deepEqual([optimizer.steps, optimizer.stateDict().size], [0, 0]);
 });
 
+test('a matrix optimizer and one of rows and columns refuse states that are not of their shapes', () => {
+  const p = zeros([3, 4]).requireGrad();
+  const load = (optimizer: nn.Optimizer, state: Readonly<Record<string, Tensor>>): void =>
+    optimizer.loadStateDict(new Map(Object.entries(state)), 1);
+  assert.throws(() => load(new nn.Muon([p]), { '0.momentum': zeros([1, 4]) }), ShapeError);
+  assert.throws(
+    () => load(new nn.Adafactor([p]), { '0.rows': zeros([3, 4]), '0.columns': zeros([1, 4]) }),
+    /Adafactor: the state "0.rows" is \[3, 4\], not \[3, 1\]; its parameter \[3, 4\]/,
+  );
+  load(new nn.Adafactor([p]), { '0.rows': zeros([3, 1]), '0.columns': zeros([1, 4]) });
+});
+
+test('half a state is refused: what is lacking would begin at zero', () => {
+  const p = zeros([2]).requireGrad();
+  const load = (optimizer: nn.Optimizer, ...names: readonly string[]): void =>
+    optimizer.loadStateDict(new Map(names.map((name) => [`0.${name}`, zeros([2])])), 5);
+  assert.throws(() => load(new nn.Adam([p]), 'm'), /Adam: the state has no "0.v" beside what it has of that parameter/);
+  assert.throws(() => load(new nn.Adam([p], { amsgrad: true }), 'm', 'v'), /no "0.top"/);
+  assert.throws(() => load(new nn.RMSprop([p], { momentum: 0.9 }), 'v'), /no "0.momentum"/);
+  load(new nn.Adam([p]), 'm', 'v');
+  load(new nn.SGD([p]));
+});
+
+test('options out of range, and of another kind, are refused by name', () => {
+  const p = zeros([2, 2]).requireGrad();
+  const wrong: readonly (readonly [make: () => unknown, message: RegExp])[] = [
+    [
+      () => new nn.Muon([p], { adjust: 'match_rms_adamw' as never }),
+      /Muon: adjust "match_rms_adamw" is not 'original'/,
+    ],
+    [() => new nn.Muon([p], { iterations: 2.5 }), /Muon: iterations 2.5 is not a whole number from 0 to 99/],
+    [() => new nn.Muon([p], { coefficients: [1, 2] as never }), /coefficients \[1,2\] is not a list of three numbers/],
+    [() => new nn.RMSprop([p], { alpha: 2 }), /RMSprop: alpha 2 is not a number from 0 to 1/],
+    [() => new nn.Adadelta([p], { rho: -0.1 }), /Adadelta: rho -0.1 is not a number from 0 to 1/],
+    [() => new nn.Adagrad([p], { learningRateDecay: -1 }), /learningRateDecay -1 is not a number of at least 0/],
+    [() => new nn.Rprop([p], { faster: 0.5 }), /Rprop: faster 0.5 is not a number above 1/],
+    [() => new nn.Rprop([p], { least: 3, most: 1 }), /Rprop: the least step, 3, is above the most, 1/],
+    [() => new nn.SGD([p], { dampening: NaN }), /SGD: dampening NaN is not a number/],
+    [() => new nn.Adam([p], { amsgrad: 'no' as never }), /Adam: amsgrad "no" is not true or false/],
+    [() => new nn.Adam([{ params: [p], maximize: 1 as never }]), /Adam: maximize 1 is not true or false/],
+    [() => new nn.LBFGS([p], { history: 0 }), /LBFGS: history 0 is not a whole number from 1/],
+  ];
+  for (const [make, message] of wrong) assert.throws(make, message);
+  const left = new nn.Adam([{ params: [p], eps: undefined as never }], { weightDecay: undefined as never });
+  assert.deepEqual(
+    [left.groups[0].options.eps, left.groups[0].options.weightDecay],
+    [1e-8, 0],
+    'undefined is left out',
+  );
+});
+
+test("Muon's steps of wide, tall and narrow matrices", () => {
+  const wave = (n: number, by: number, every: number, over: number): number[] =>
+    Array.from({ length: n }, (_, i) => ((i * by) % every) / over - 1);
+  const steps = (shape: readonly [number, number], options: nn.MuonOptions, want: readonly number[]): void => {
+    const n = shape[0] * shape[1];
+    const p = tensor(wave(n, 7, 11, 5), { shape }).requireGrad();
+    const c = tensor(wave(n, 5, 13, 6), { shape });
+    const optimizer = new nn.Muon([p], { learningRate: 0.1, ...options });
+    for (let k = 0; k < 3; k++) optimizer.backwardStep(p.mul(c).sin().sum());
+    near(p, want, JSON.stringify(shape));
+  };
+  // PyTorch's iterations with its bfloat16 left out.
+  const wide = [
+    -0.845298, 0.431631, -0.546219, 1.101647, 0.154451, -0.780212, 0.860539, -0.135921, -0.597488, 0.580118,
+  ];
+  const tall = [
+    -0.730523, 0.452602, -0.651049, 1.180198, 0.128945, -0.897504, 0.910046, -0.203432, -0.496917, 0.579105,
+  ];
+  steps([2, 5], {}, wide);
+  steps([5, 2], {}, tall);
+  steps([1, 4], {}, [-0.854759, 0.422055, -0.518679, 1.076239]);
+  steps([4, 1], { adjust: 'rms' }, [-0.924922, 0.40174, -0.440702, 1.013143]);
+  const other: nn.MuonOptions = { nesterov: false, iterations: 3, coefficients: [2, -1.5, 0.5], eps: 0.1 };
+  steps([2, 3], other, [-0.789937, 0.572083, -0.501894, 1.04751, 0.025846, -0.799522]);
+});
+
 test('a scheduler does not undo a rate that was set by hand; setting where it is goes on from there', () => {
   const optimizer = { learningRate: 1 };
   const scheduler = new nn.StepLR(optimizer, 1, 0.5);

@@ -1,7 +1,7 @@
 // Products and tables: linear layers, embeddings and bags of them.
-import { type DType, isFloat } from '../base/dtype.js';
+import { asDType, type DType, isFloat } from '../base/dtype.js';
 import { ArgumentError, ShapeError } from '../base/errors.js';
-import { formatShape } from '../base/shape.js';
+import { formatShape, sameShape } from '../base/shape.js';
 import { requireOptions, requireWhole } from '../ops/kernel-row.js';
 import type { ProductOptions } from '../ops/quantized.js';
 import { noGrad } from '../tensor/autograd.js';
@@ -13,6 +13,25 @@ import { builderOf, MAKE_OPTIONS, type MakeOptions } from './fresh.js';
 import { type Init, kaiming, normal, uniform } from './init.js';
 import { Layer, Module } from './module.js';
 import type { VarBuilder } from './var-builder.js';
+
+/** A weight that a layer wraps: a matrix, whatever it is stored in. */
+function weightOf<W extends Weight>(layer: string, axes: string, weight: W): W {
+  if (!((weight as Weight) instanceof Tensor || (weight as Weight) instanceof QTensor))
+    throw new ArgumentError(`${layer}: takes two sizes, or a weight that is there, not ${nameOf(weight)}`);
+  if (weight.shape.length !== 2)
+    throw new ShapeError(`${layer}: its weight is ${axes}, not ${formatShape(weight.shape)}`);
+  return weight;
+}
+/** One number an output: a bias of another shape would spread over the batch. */
+function biasOf(layer: string, bias: unknown, outputs: number): Tensor | undefined {
+  if (bias === undefined) return undefined;
+  if (!(bias instanceof Tensor)) throw new ArgumentError(`${layer}: its bias is ${nameOf(bias)}, not a tensor`);
+  if (!sameShape(bias.shape, [outputs]))
+    throw new ShapeError(`${layer}: its bias is ${formatShape(bias.shape)}, and its outputs are ${outputs}`);
+  return bias;
+}
+const nameOf = (value: unknown): string =>
+  value === null ? 'null' : Array.isArray(value) ? 'a list' : typeof value === 'object' ? 'an object' : typeof value;
 
 /** Options of a linear layer that is made by its sizes. */
 export interface LinearOptions extends MakeOptions {
@@ -39,10 +58,8 @@ export class Linear<W extends Weight = Tensor> extends Layer {
   constructor(first: number | W, second?: number | Tensor, options: LinearOptions = {}) {
     super();
     if (typeof first !== 'number') {
-      if (!(first instanceof Tensor || first instanceof QTensor))
-        throw new ArgumentError(`Linear: takes two sizes, or a weight and a bias, not a ${typeof first}`);
-      this.weight = first;
-      this.bias = second as Tensor | undefined;
+      this.weight = weightOf('Linear', '(outputs, inputs)', first);
+      this.bias = biasOf('Linear', second, first.shape[0]);
       return;
     }
     requireOptions('Linear', options, ['bias', 'init', ...MAKE_OPTIONS]);
@@ -59,8 +76,7 @@ export class Linear<W extends Weight = Tensor> extends Layer {
   }
   forward(x: Tensor): Tensor {
     const weight: Weight = this.weight;
-    if (!(x instanceof Tensor))
-      throw new ArgumentError(`Linear: takes a tensor, not ${Array.isArray(x) ? 'a list' : typeof x}`);
+    if (!(x instanceof Tensor)) throw new ArgumentError(`Linear: takes a tensor, not ${nameOf(x)}`);
     if (x.shape.at(-1) !== weight.shape[1])
       throw new ShapeError(
         `Linear: the last dimension of ${formatShape(x.shape)} is not ${weight.shape[1]}, the inputs of a layer from ` +
@@ -100,6 +116,14 @@ export class Bilinear extends Module {
   }
   /** (..., outputs) from (..., first inputs) and (..., second inputs). */
   forward(x: Tensor, z: Tensor): Tensor {
+    for (const t of [x, z] as unknown[])
+      if (!(t instanceof Tensor)) throw new ArgumentError(`Bilinear: takes two tensors, and one is ${nameOf(t)}`);
+    const [, first, second] = this.weight.shape;
+    if (x.shape.at(-1) !== first || z.shape.at(-1) !== second || !sameShape(x.shape.slice(0, -1), z.shape.slice(0, -1)))
+      throw new ShapeError(
+        `Bilinear: takes (..., ${first}) and (..., ${second}) with equal dimensions before, not ` +
+          `${formatShape(x.shape)} and ${formatShape(z.shape)}`,
+      );
     const y = einsum('...i,oij,...j->...o', x, this.weight, z);
     return this.bias ? y.add(this.bias) : y;
   }
@@ -141,6 +165,13 @@ export interface EmbeddingOptions extends MakeOptions {
   /** A row that is 0 at first and never trained: what fills up short sequences. */
   readonly paddingIdx?: number;
 }
+/** Options of a table that is there already. */
+export interface WrappedTableOptions {
+  /** The dtype of rows of a quantized table, which has none of its own; default f32. */
+  readonly dtype?: DType;
+  /** A row that is not trained from here on. */
+  readonly paddingIdx?: number;
+}
 /** Rows of a table by number: integers of any shape in, (..., width) out. */
 export class Embedding<W extends Weight = Tensor> extends Layer {
   /** (entries, width). */
@@ -150,12 +181,23 @@ export class Embedding<W extends Weight = Tensor> extends Layer {
   /** The row that is not trained, if any. */
   readonly paddingIdx: number | undefined;
   constructor(entries: number, width: number, options?: EmbeddingOptions);
-  constructor(weight: W, dtype?: DType);
-  constructor(first: number | W, second?: number | DType, options: EmbeddingOptions = {}) {
+  constructor(weight: W, options?: DType | WrappedTableOptions);
+  constructor(first: number | W, second?: number | DType | WrappedTableOptions, options: EmbeddingOptions = {}) {
     super();
     if (typeof first !== 'number') {
-      this.weight = first;
-      this.#rows = (second as DType | undefined) ?? (first instanceof QTensor ? 'f32' : (first as Tensor).dtype);
+      this.weight = weightOf('Embedding', '(entries, width)', first);
+      const own = typeof second === 'string' ? { dtype: second } : ((second ?? {}) as WrappedTableOptions);
+      requireOptions('Embedding (of a table that is there)', own, ['dtype', 'paddingIdx']);
+      if (Object.keys(options).length > 0)
+        throw new ArgumentError(
+          'Embedding: of a table that is there, options come second: new Embedding(table, { ... })',
+        );
+      this.#rows = own.dtype
+        ? asDType(own.dtype, 'Embedding')
+        : first instanceof QTensor
+          ? 'f32'
+          : (first as Tensor).dtype;
+      this.paddingIdx = paddingRow('Embedding', own.paddingIdx, first.shape[0]);
       return;
     }
     requireOptions('Embedding', options, ['init', 'paddingIdx', ...MAKE_OPTIONS]);
@@ -178,6 +220,7 @@ export class Embedding<W extends Weight = Tensor> extends Layer {
   }
   forward(ids: Tensor): Tensor {
     const weight: Weight = this.weight;
+    if (!(ids instanceof Tensor)) throw new ArgumentError(`Embedding: takes a tensor of numbers, not ${nameOf(ids)}`);
     if (weight instanceof QTensor) return weight.rows(ids, this.dtype);
     const rows = weight.embedding(ids);
     return this.paddingIdx === undefined ? rows : withoutGradientAt(rows, ids, this.paddingIdx);
@@ -203,16 +246,31 @@ export interface EmbeddingBagOptions extends EmbeddingOptions {
   /** How the rows of a bag become one; default 'mean'. */
   readonly mode?: 'sum' | 'mean' | 'max';
 }
+/** Options of bags over a table that is there already. */
+export interface WrappedBagOptions extends Pick<WrappedTableOptions, 'paddingIdx'> {
+  /** How the rows of a bag become one; default 'mean'. */
+  readonly mode?: 'sum' | 'mean' | 'max';
+}
 /**
  * Rows of a table joined by bag: (bags, numbers of rows) in, (bags, width) out; or one list of numbers and where in it
- * each bag begins. Rows of `paddingIdx` do not count.
+ * each bag begins. Rows of `paddingIdx` do not count, and a bag in which none counts is 0.
  */
 export class EmbeddingBag extends Embedding {
   /** How the rows of a bag become one. */
   readonly mode: 'sum' | 'mean' | 'max';
-  constructor(entries: number, width: number, options: EmbeddingBagOptions = {}) {
+  constructor(entries: number, width: number, options?: EmbeddingBagOptions);
+  constructor(weight: Tensor, options?: WrappedBagOptions);
+  constructor(
+    first: number | Tensor,
+    second?: number | WrappedBagOptions,
+    third: EmbeddingBagOptions | WrappedBagOptions = {},
+  ) {
+    const options = typeof first === 'number' ? third : ((second ?? {}) as WrappedBagOptions);
+    if (typeof first !== 'number') requireOptions('EmbeddingBag (of a table that is there)', options, WRAPPED_BAG);
+    else requireOptions('EmbeddingBag', options, ['mode', 'init', 'paddingIdx', ...MAKE_OPTIONS]);
     const { mode = 'mean', ...rest } = options;
-    super(entries, width, rest);
+    if (typeof first === 'number') super(first, second as number, rest);
+    else super(first, rest);
     if (!['sum', 'mean', 'max'].includes(mode))
       throw new ArgumentError(`EmbeddingBag: mode ${JSON.stringify(mode)}; known are sum, mean, max`);
     this.mode = mode;
@@ -220,20 +278,45 @@ export class EmbeddingBag extends Embedding {
   override describe(): string {
     return `${super.describe()}, ${this.mode}`;
   }
-  /** Weights by row count only when summing; of one list of numbers the second argument is where bags begin. */
-  override forward(ids: Tensor, weights?: Tensor): Tensor {
-    if (ids.rank === 1 && weights && !isFloat(weights.dtype)) return this.#listed(ids, weights);
-    if (ids.rank !== 2)
+  /**
+   * Weights by row count only when summing. Of one list of numbers the second argument is where bags begin, and weights
+   * come third.
+   */
+  override forward(ids: Tensor, second?: Tensor, third?: Tensor): Tensor {
+    for (const t of [ids, second, third].slice(
+      0,
+      third === undefined ? (second === undefined ? 1 : 2) : 3,
+    ) as unknown[])
+      if (!(t instanceof Tensor)) throw new ArgumentError(`EmbeddingBag: takes tensors, not ${nameOf(t)}`);
+    const listed = ids.rank === 1 && second !== undefined && !isFloat(second.dtype);
+    if (!listed && (ids.rank !== 2 || third))
       throw new ShapeError(
-        `EmbeddingBag: takes (bags, rows) of numbers, or a list of numbers and whole numbers that say where bags ` +
-          `begin, not ${formatShape(ids.shape)}`,
+        `EmbeddingBag: takes (bags, rows) of numbers and weights, or a list of numbers, whole numbers that say where ` +
+          `bags begin, and weights, not ${[ids, second, third].flatMap((t) => (t ? formatShape(t.shape) : [])).join(', ')}`,
       );
-    if (weights && this.mode !== 'sum')
+    const weights = this.#checkedWeights(ids, listed ? third : second);
+    return listed ? this.#listed(ids, second, weights) : this.#table(ids, weights);
+  }
+  #checkedWeights(ids: Tensor, weights: Tensor | undefined): Tensor | undefined {
+    if (!weights) return undefined;
+    if (this.mode !== 'sum')
       throw new ArgumentError(`EmbeddingBag: weights are for mode 'sum', this one is '${this.mode}'`);
+    if (!sameShape(weights.shape, ids.shape))
+      throw new ShapeError(
+        `EmbeddingBag: weights ${formatShape(weights.shape)} have not the shape of the numbers, ${formatShape(ids.shape)}`,
+      );
+    return weights;
+  }
+  #table(ids: Tensor, weights: Tensor | undefined): Tensor {
     const rows = super.forward(ids); // (bags, rows, width)
+    if (ids.shape[1] === 0) return rows.newZeros([ids.shape[0], rows.shape[2]]);
     const pad = this.paddingIdx;
     const counted = pad === undefined ? undefined : ids.ne(pad).unsqueeze(-1);
-    if (this.mode === 'max') return (counted ? counted.where(rows, rows.constant(-Infinity)) : rows).max([1], false);
+    if (this.mode === 'max') {
+      if (!counted) return rows.max([1], false);
+      const most = counted.where(rows, rows.constant(-Infinity)).max([1], false);
+      return counted.any([1], false).where(most, most.constant(0));
+    }
     const weighed = weights ? rows.mul(weights.unsqueeze(-1)) : rows;
     const sum = (counted ? counted.where(weighed, weighed.constant(0)) : weighed).sum([1], false);
     if (this.mode === 'sum') return sum;
@@ -241,26 +324,35 @@ export class EmbeddingBag extends Embedding {
     return sum.div(counted.cast(sum.dtype).sum([1], false).clamp(1, Infinity));
   }
   /** Bags of any lengths, one after another; an empty one is 0. */
-  #listed(ids: Tensor, offsets: Tensor): Tensor {
+  #listed(ids: Tensor, offsets: Tensor, weights: Tensor | undefined): Tensor {
     const begins = offsets.cast('i64').toArray<number[]>();
     if (offsets.rank !== 1 || begins[0] !== 0 || begins.some((b, i) => b > ids.size || (i > 0 && b < begins[i - 1])))
       throw new ArgumentError(
         `EmbeddingBag: bags begin at ${formatShape(begins)}; the first at 0, the others not before the one before ` +
           `it, none beyond the ${ids.size} numbers`,
       );
-    const pad = this.paddingIdx;
     const given = ids.cast('i64').toArray<number[]>();
-    const bagOf = (k: number): number => begins.findLastIndex((b) => b <= k);
-    const kept = given.flatMap((id, k) => (id === pad ? [] : [{ id, bag: bagOf(k) }]));
+    const places: number[] = [];
+    const bags: number[] = [];
+    const counts = begins.map((begin, bag) => {
+      const before = places.length;
+      for (let k = begin; k < (begins[bag + 1] ?? given.length); k++)
+        if (given[k] !== this.paddingIdx) {
+          places.push(k);
+          bags.push(bag);
+        }
+      return Math.max(1, places.length - before);
+    });
     const list = (values: readonly number[]): Tensor => ids.newTensor([...values], { dtype: 'i64' });
-    const bags = list(kept.map((k) => k.bag));
-    const rows = super.forward(list(kept.map((k) => k.id)));
+    const kept = list(places);
+    const all = super.forward(list(places.map((k) => given[k])));
+    const rows = weights ? all.mul(weights.indexSelect(0, kept).unsqueeze(1)) : all;
     const none = rows.newZeros([begins.length, rows.shape[1]]);
+    const of = list(bags);
     if (this.mode === 'max')
-      return none.scatterReduce(0, bags.unsqueeze(1).broadcastTo(rows.shape), rows, 'amax', { includeSelf: false });
-    const sum = none.indexAdd(0, bags, rows);
-    if (this.mode === 'sum') return sum;
-    const counts = begins.map((_, b) => Math.max(1, kept.filter((k) => k.bag === b).length));
-    return sum.div(rows.newTensor(counts).unsqueeze(1));
+      return none.scatterReduce(0, of.unsqueeze(1).broadcastTo(rows.shape), rows, 'amax', { includeSelf: false });
+    const sum = none.indexAdd(0, of, rows);
+    return this.mode === 'sum' ? sum : sum.div(rows.newTensor(counts).unsqueeze(1));
   }
 }
+const WRAPPED_BAG = ['mode', 'paddingIdx'] as const;

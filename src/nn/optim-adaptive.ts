@@ -179,6 +179,13 @@ const EPSILON: Readonly<Record<string, number>> = { f64: 2 ** -52, f32: 2 ** -23
 /** Averages of squares kept by row and column: memory for rows and columns instead of elements. */
 export class Adafactor extends Optimizer<AdafactorOptions> {
   protected override readonly kept = ['rows', 'columns', 'squares'];
+  protected override needed(_: unknown, shape: readonly number[]): readonly string[] {
+    return shape.length > 1 ? ['rows', 'columns'] : ['squares'];
+  }
+  protected override stateShape(name: string, shape: readonly number[]): readonly number[] {
+    if (name === 'rows') return [...shape.slice(0, -1), 1];
+    return name === 'columns' ? [...shape.slice(0, -2), 1, ...shape.slice(-1)] : shape;
+  }
   override get elementwise(): boolean {
     return false;
   }

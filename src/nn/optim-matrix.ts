@@ -5,6 +5,7 @@ import { requireOptions } from '../ops/kernel-row.js';
 import { enableGrad, noGrad } from '../tensor/autograd.js';
 import { keep, scope } from '../tensor/scope.js';
 import type { Tensor } from '../tensor/tensor.js';
+import { checkOptions, given } from './optim-options.js';
 import { Optimizer, type OptimizerOptions, type Trained } from './optim.js';
 
 /** Options of Muon. */
@@ -67,6 +68,11 @@ function orthogonal(g: Tensor, { iterations, coefficients: [a, b, c], eps }: Req
   return tall ? x.t() : x;
 }
 
+const forget = (pair: { readonly s: Tensor; readonly y: Tensor } | undefined): void => {
+  pair?.s.dispose();
+  pair?.y.dispose();
+};
+
 /** Options of L-BFGS. */
 export interface LbfgsOptions {
   /** Default 1. */
@@ -110,9 +116,10 @@ export class LBFGS {
       toleranceGrad: 1e-7,
       toleranceChange: 1e-9,
       history: 100,
-      ...options,
+      ...given(options),
     };
     requireOptions('LBFGS', options, Object.keys(this.options));
+    checkOptions('LBFGS', this.options);
     this.learningRate = this.options.learningRate;
   }
   /** Goes on until a tolerance or a limit is reached; answers the loss at the beginning. */
@@ -159,10 +166,10 @@ export class LBFGS {
     const s = keep(d.affine(this.#size, 0));
     const ys = y.dot(s).item();
     if (ys > 1e-10) {
-      if (this.#history.length === this.options.history) this.#history.shift();
+      if (this.#history.length === this.options.history) forget(this.#history.shift());
       this.#history.push({ s, y, ro: 1 / ys });
       this.#scale = ys / y.dot(y).item();
-    }
+    } else forget({ s, y });
     let q = grad.neg();
     const alphas: number[] = [];
     for (let i = this.#history.length - 1; i >= 0; i--) {

@@ -13,6 +13,7 @@ import { adamInPlace } from '../tensor/training.js';
 import { Tensor } from '../tensor/tensor.js';
 import { answerNames } from './answers.js';
 import { clipGradNorm, clipGradValue } from './clip.js';
+import { checkOptions, given } from './optim-options.js';
 
 /** Anything that knows the gradient of a parameter. */
 export interface GradSource {
@@ -81,19 +82,20 @@ export abstract class Optimizer<O extends OptimizerOptions = OptimizerOptions> {
     if (!Array.isArray(params))
       throw new ArgumentError(`${name}: takes a list of parameters, as model.parameters(), or of groups of them`);
     if (params.length === 0) throw new ArgumentError(`${name}: there are no parameters to train`);
-    const filled = { ...defaults, maximize: false, ...options };
+    const filled = { ...defaults, maximize: false, ...given(options) };
     this.learningRate = checkedRate(name, (filled as OptimizerOptions).learningRate as number);
-    const given = params[0] instanceof Tensor ? [{ params }] : params;
-    this.groups = (given as readonly ParameterGroup<O>[]).map((group) => {
-      const { params: own, ...more } = group;
+    const trained = params[0] instanceof Tensor ? [{ params }] : params;
+    this.groups = (trained as readonly ParameterGroup<O>[]).map((group) => {
+      const { params: own, ...rest } = group;
       if (!Array.isArray(own) || own.length === 0 || own.some((p) => !(p instanceof Tensor)))
         throw new ArgumentError(`${name}: a group is { params: [tensors], ...options } with a tensor at least`);
-      requireOptions(`${name} (a group's options)`, more, known);
+      requireOptions(`${name} (a group's options)`, rest, known);
+      const more = given(rest);
       if ((own as readonly Tensor[]).some((p) => p.node))
         throw new ArgumentError(
           `${name}: a parameter is the result of an op, so a step on it would not be seen; it must be a leaf`,
         );
-      checkNumbers(name, { ...filled, ...more });
+      checkOptions(name, { ...filled, ...more });
       const rate = checkedRate(name, (more as OptimizerOptions).learningRate ?? this.learningRate);
       if (this.learningRate === 0 && rate !== 0)
         throw new ArgumentError(`${name}: a group's rate of ${rate} has no ratio to the optimizer's, which is 0`);
@@ -112,6 +114,14 @@ export abstract class Optimizer<O extends OptimizerOptions = OptimizerOptions> {
 
   /** Names of the tensors that it keeps for a parameter, where it tells: a state with others is another optimizer's. */
   protected readonly kept: readonly string[] | undefined;
+  /** Those of them without which a parameter's state is not whole. */
+  protected needed(_options: Required<O>, _shape: readonly number[]): readonly string[] {
+    return this.kept ?? [];
+  }
+  /** The shape of one of them, for a parameter of some shape. */
+  protected stateShape(_name: string, shape: readonly number[]): readonly number[] {
+    return shape;
+  }
 
   /** Steps that parameter i has taken: those of the optimizer in which it had a gradient. */
   protected stepsOf(i: number): number {
@@ -232,6 +242,7 @@ export abstract class Optimizer<O extends OptimizerOptions = OptimizerOptions> {
   loadStateDict(from: ReadonlyMap<string, Tensor>, steps: number): void {
     const name = this.constructor.name;
     for (const [key, value] of from) this.#checkState(name, key, value);
+    this.#checkWhole(name, from);
     this.steps = steps;
     this.#missed.fill(0);
     for (const [key, value] of from) {
@@ -257,15 +268,32 @@ export abstract class Optimizer<O extends OptimizerOptions = OptimizerOptions> {
     const [i, what] = parsedKey(key);
     const p = this.params[i];
     if (!p) throw new ArgumentError(`${name}: the state ${JSON.stringify(key)} belongs to no parameter`);
-    if (this.kept && what !== MISSED && !this.kept.includes(what))
+    if (what === MISSED) return;
+    if (this.kept && !this.kept.includes(what))
       throw new ArgumentError(
         `${name}: the state ${JSON.stringify(key)} is another optimizer's; its own are ${this.kept.join(', ')}`,
       );
-    if (value.rank > 0 && this.elementwise && !sameShape(value.shape, p.shape))
+    const want = this.kept || this.elementwise ? this.stateShape(what, p.shape) : undefined;
+    if (want && !(value.rank === 0 && !this.kept) && !sameShape(value.shape, want))
       throw new ShapeError(
-        `${name}: the state ${JSON.stringify(key)} is ${formatShape(value.shape)}, its parameter ` +
+        `${name}: the state ${JSON.stringify(key)} is ${formatShape(value.shape)}, ` +
+          `${sameShape(want, p.shape) ? '' : `not ${formatShape(want)}; `}its parameter ` +
           `${formatShape(p.shape)}; a state belongs to the same parameters in the same order`,
       );
+  }
+  /** Half of a state, as another optimizer keeps it, would go on with zeros where there should be averages. */
+  #checkWhole(name: string, from: ReadonlyMap<string, Tensor>): void {
+    const begun = new Set([...from.keys()].map(parsedKey).flatMap(([i, what]) => (what === MISSED ? [] : [i])));
+    for (const i of begun) {
+      const lacking = this.needed(this.#groupOf[i].options, this.params[i].shape).filter(
+        (what) => !from.has(`${i}.${what}`),
+      );
+      if (lacking.length > 0)
+        throw new ArgumentError(
+          `${name}: the state has no ${lacking.map((what) => JSON.stringify(`${i}.${what}`)).join(', ')} beside what ` +
+            'it has of that parameter: it is of another optimizer, or of other options',
+        );
+    }
   }
 }
 const MISSED = 'missed';
@@ -292,17 +320,6 @@ function checkedRate(name: string, rate: number): number {
     throw new ArgumentError(`${name}: learningRate ${rate} is not a number of at least 0`);
   return rate;
 }
-/** Options that average are shares below 1, and these others are never negative. */
-function checkNumbers(name: string, options: object): void {
-  for (const [key, value] of Object.entries(options)) {
-    const share = key === 'beta1' || key === 'beta2';
-    if (!share && !['momentum', 'weightDecay', 'eps'].includes(key)) continue;
-    if (!(value >= 0 && value < (share ? 1 : Infinity)))
-      throw new ArgumentError(
-        `${name}: ${key} ${value} is not a number ${share ? 'from 0 to below 1' : 'of at least 0'}`,
-      );
-  }
-}
 /** The gradient with a share of the parameter added. */
 export const decayed = (grad: Tensor, p: Tensor, weightDecay: number): Tensor =>
   weightDecay ? grad.add(p.affine(weightDecay, 0)) : grad;
@@ -325,6 +342,9 @@ export class SGD extends Optimizer<SgdOptions> {
     super(params, options, { learningRate: 1e-3, momentum: 0, dampening: 0, nesterov: false, weightDecay: 0 });
     if (this.groups.some(({ options: o }) => o.nesterov && (o.momentum === 0 || o.dampening !== 0)))
       throw new ArgumentError('SGD: nesterov looks ahead along a momentum, which must be above 0, without dampening');
+  }
+  protected override needed({ momentum }: Required<SgdOptions>): readonly string[] {
+    return momentum === 0 ? [] : this.kept;
   }
   protected update(p: Tensor, grad: Tensor, i: number, o: Required<SgdOptions>): Tensor {
     const g = decayed(grad, p, o.weightDecay);
@@ -360,6 +380,9 @@ export class Adam extends Optimizer<AdamOptions> {
   protected override readonly kept = ['m', 'v', 'top'];
   constructor(params: Trained<AdamOptions>, options: AdamOptions = {}, defaults: Defaults<AdamOptions> = ADAM) {
     super(params, options, defaults);
+  }
+  protected override needed({ amsgrad }: Required<AdamOptions>): readonly string[] {
+    return amsgrad ? this.kept : ['m', 'v'];
   }
   /** Whether the decay shrinks the parameter itself instead of adding to its gradient. */
   protected decoupled(): boolean {
@@ -423,6 +446,9 @@ export class RMSprop extends Optimizer<RmsPropOptions> {
   constructor(params: Trained<RmsPropOptions>, options: RmsPropOptions = {}) {
     const defaults = { learningRate: 1e-2, alpha: 0.99, eps: 1e-8, momentum: 0, weightDecay: 0, centered: false };
     super(params, options, defaults);
+  }
+  protected override needed({ centered, momentum }: Required<RmsPropOptions>): readonly string[] {
+    return ['v', ...(centered ? ['mean'] : []), ...(momentum === 0 ? [] : ['momentum'])];
   }
   protected update(p: Tensor, grad: Tensor, i: number, o: Required<RmsPropOptions>): Tensor {
     const g = decayed(grad, p, o.weightDecay);
