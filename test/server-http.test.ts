@@ -7,7 +7,7 @@ import { ArgumentError } from '../src/base/errors.js';
 import { takeAddress } from '../src/server/address.js';
 import { jsonLog, serve } from '../src/server/index.js';
 import { serveAt } from '../src/server/listen.js';
-import { RateLimiter } from '../src/server/limits.js';
+import { checkedLimits, DEFAULT_LIMITS, type Limits, RateLimiter } from '../src/server/limits.js';
 import { Figures } from '../src/server/prometheus.js';
 import { events, noModel, scripted, ScriptedEngine } from './server-support.js';
 
@@ -228,6 +228,21 @@ describe('the server', { skip: noModel }, () => {
     }
   });
 
+  test('limits that no server can keep to are refused by name', () => {
+    const refused: [Partial<Limits>, RegExp][] = [
+      [{ requestSeconds: 0 }, /^serve: requestSeconds is 0, and must be more than 0/],
+      [{ pingSeconds: Infinity }, /^serve: pingSeconds is Infinity/],
+      [{ stallSeconds: 3e6 }, /^serve: stallSeconds is 3000000, .* at most 2147483 seconds$/],
+      [{ bodyBytes: 2 ** 30 }, /^serve: bodyBytes is 1073741824/],
+      [{ bodyBytes: Number.NaN }, /^serve: bodyBytes is NaN/],
+      [{ requestsPerMinute: 0.5 }, /^serve: requestsPerMinute is 0.5, and must be 0, or at least 1/],
+      [{ origins: ['https://example.org/'] }, /^serve: "https:\/\/example.org\/" is no origin/],
+    ];
+    for (const [more, message] of refused)
+      assert.throws(() => checkedLimits({ ...DEFAULT_LIMITS, ...more }), { name: 'ArgumentError', message });
+    const origins = ['*', 'null', 'https://example.org', 'http://localhost:3000', 'vscode-webview://x'];
+    assert.deepEqual(checkedLimits({ ...DEFAULT_LIMITS, requestsPerMinute: 1, origins }).origins, origins);
+  });
   test('rates by the minute', async () => {
     let now = 0;
     const rates = new RateLimiter(2, () => now);

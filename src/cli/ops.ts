@@ -1,4 +1,5 @@
 // `wick ops`: the op table, and everything it knows about one op.
+import { parseArgs } from 'node:util';
 import '../index.js';
 import { DTYPES, EVERY_DTYPE, NUMBERS } from '../base/dtype.js';
 import { boundFor, type Row } from '../ops/op.js';
@@ -11,16 +12,21 @@ let kept: readonly Evidence[] | undefined;
 /** The committed records: megabytes, read once however many ops are told of. */
 const evidence = (): readonly Evidence[] => (kept ??= readEvidence());
 
+const HELP = `wick ops            lists the ops
+wick ops NAME ...   formula, dtypes, bounds, gradient, Candle's kernel, our source, deliberate differences,
+                    measured errors`;
+
 export function run(argv: readonly string[]): number {
-  const [name] = argv.filter((a) => !a.startsWith('-'));
-  if (argv.includes('--help')) {
-    console.log(
-      "wick ops          lists the ops\nwick ops NAME     formula, dtypes, bounds, gradient, Candle's kernel, our " +
-        'source, deliberate differences,\n                  measured errors',
-    );
+  const { values, positionals: names } = parseArgs({
+    args: [...argv],
+    allowPositionals: true,
+    options: { help: { type: 'boolean', short: 'h' } },
+  });
+  if (values.help) {
+    console.log(HELP);
     return 0;
   }
-  if (name === undefined) {
+  if (names.length === 0) {
     console.log(
       fit(
         ['op', 'family', 'dtypes', 'what it computes'],
@@ -30,15 +36,16 @@ export function run(argv: readonly string[]): number {
     );
     return 0;
   }
-  const row = opList.find((r) => r.name === name);
-  if (!row) {
-    const near = opList.filter((r) => r.name.toLowerCase().includes(name.toLowerCase())).map((r) => r.name);
+  const known = names.map((name) => opList.find((r) => r.name === name) ?? name);
+  const unknown = known.find((row) => typeof row === 'string');
+  if (unknown !== undefined) {
+    const near = opList.filter((r) => r.name.toLowerCase().includes(unknown.toLowerCase())).map((r) => r.name);
     console.error(
-      `wick ops: there is no op ${JSON.stringify(name)}${near.length ? `; near are ${near.join(', ')}` : ''}`,
+      `wick ops: there is no op ${JSON.stringify(unknown)}${near.length ? `; near are ${near.join(', ')}` : ''}`,
     );
     return 1;
   }
-  console.log(describe(row));
+  console.log((known as Row[]).map(describe).join('\n\n'));
   return 0;
 }
 

@@ -6,6 +6,7 @@ import { packageVersion } from '../base/paths.js';
 import { readText } from '../io/byte-source.js';
 import type { Group } from '../distributed/index.js';
 import { type TakenAddress, takeAddress } from '../server/address.js';
+import { checkedLimits, DEFAULT_LIMITS } from '../server/limits.js';
 import { jsonLog, type Log, silentLog } from '../server/log.js';
 import type { ServedModels } from '../server/served.js';
 import { TOOL_FORMATS } from '../server/tools/formats.js';
@@ -48,8 +49,11 @@ GET /openapi.json describes all routes, docs/serving.md says how to run it.`;
 
 const MAX_KEYS = 2 ** 20;
 function keysFrom(file: string | undefined): string[] {
-  const listed = file === undefined ? [] : readText(file, MAX_KEYS).split('\n');
-  return [...listed, ...(env('WICK_API_KEYS')?.split(',') ?? [])].map((k) => k.trim()).filter((k) => k !== '');
+  const keysOf = (texts: readonly string[]): string[] => texts.map((k) => k.trim()).filter((k) => k !== '');
+  const listed = file === undefined ? [] : keysOf(readText(file, MAX_KEYS).split('\n'));
+  if (file !== undefined && listed.length === 0)
+    throw new ArgumentError(`serve: ${file} has no key, and without one anybody may ask`);
+  return [...listed, ...keysOf(env('WICK_API_KEYS')?.split(',') ?? [])];
 }
 
 const option = { type: 'string' } as const;
@@ -168,7 +172,10 @@ function serverSettings(given: Given) {
     port: wholeOf('serve', 'port', given.port) ?? 8080,
     keys: keysFrom(given['api-key-file']),
     ...(given['without-keys'] && { withoutKeys: true }),
-    limits: Object.fromEntries(Object.entries(limits).filter(([, value]) => value !== undefined)),
+    limits: checkedLimits({
+      ...DEFAULT_LIMITS,
+      ...Object.fromEntries(Object.entries(limits).filter(([, value]) => value !== undefined)),
+    }),
     log: given.quiet ? silentLog : jsonLog((line) => process.stderr.write(line)),
     version: packageVersion(),
   };

@@ -1,4 +1,5 @@
 // What one client may ask for, and how often.
+import { ArgumentError } from '../base/errors.js';
 import { ApiError } from './errors.js';
 
 /** What one client may ask for, and how often. */
@@ -25,6 +26,41 @@ export const DEFAULT_LIMITS: Limits = {
   requestsPerMinute: 0,
   origins: [],
 };
+
+/** Timers of Node take no more; with more they end at once. */
+const MAX_SECONDS = 2_147_483;
+const SECONDS = {
+  fits: (n: number) => n > 0 && n <= MAX_SECONDS,
+  rule: `more than 0 and at most ${MAX_SECONDS} seconds`,
+};
+/** A longer text than V8 has. */
+const MAX_BODY = 511 * 2 ** 20;
+const RULES: Readonly<Record<Exclude<keyof Limits, 'origins'>, { fits: (n: number) => boolean; rule: string }>> = {
+  bodyBytes: { fits: (n) => n >= 1 && n <= MAX_BODY, rule: `at least 1 and at most ${MAX_BODY} bytes` },
+  requestSeconds: SECONDS,
+  pingSeconds: SECONDS,
+  stallSeconds: SECONDS,
+  requestsPerMinute: { fits: (n) => n === 0 || (n >= 1 && n < Infinity), rule: '0, or at least 1 a minute' },
+};
+/** Browsers say null for pages from files, and name the pages of programs by schemes of their own. */
+const isOrigin = (text: string): boolean =>
+  /^https?:/.test(text)
+    ? URL.canParse(text) && new URL(text).origin === text
+    : /^(\*|null|[a-z][a-z\d+.-]*:\/\/[^\s/?#]+)$/.test(text);
+
+/** The same, if a server can keep to them. */
+export function checkedLimits(limits: Limits): Limits {
+  for (const [name, { fits, rule }] of Object.entries(RULES)) {
+    const value = limits[name as keyof typeof RULES];
+    if (!fits(value)) throw new ArgumentError(`serve: ${name} is ${value}, and must be ${rule}`);
+  }
+  const other = limits.origins.find((o) => !isOrigin(o));
+  if (other !== undefined)
+    throw new ArgumentError(
+      `serve: ${JSON.stringify(other)} is no origin, which pages are known by: https://example.org, without a path; or *`,
+    );
+  return limits;
+}
 
 /** A bucket of requests for each caller, filled again as time goes. */
 export class RateLimiter {

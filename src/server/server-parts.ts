@@ -2,7 +2,7 @@
 import { toApiError } from './errors.js';
 import type { ServerContext } from './exchange.js';
 import { ItemMemory } from './item-memory.js';
-import type { Limits } from './limits.js';
+import { checkedLimits, type Limits } from './limits.js';
 import type { Log } from './log.js';
 import { Metrics } from './metrics.js';
 import { Served, type ServedModels } from './served.js';
@@ -20,7 +20,7 @@ export class ServerParts {
   closing = false;
   constructor(models: ServedModels, limits: Limits, log: Log, version: string) {
     this.served = new Served(models);
-    this.limits = limits;
+    this.limits = checkedLimits(limits);
     this.metrics = new Metrics(models.engine);
     this.log = log;
     this.version = version;
