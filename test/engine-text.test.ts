@@ -203,9 +203,8 @@ test('a model that is disposed of ends what is under way, and takes no more', as
   const answer = model.batch(['the'], { maxTokens: 60 });
   model.dispose();
   model.dispose();
-  const ends = await Promise.allSettled([more, vectors, score]);
+  const ends = await Promise.allSettled([more, vectors, score, answer]);
   assert.ok(ends.every((end) => end.status === 'rejected' && gone(end.reason)));
-  assert.equal((await answer)[0].reason, 'aborted');
   for (const asked of [
     () => all(model.generate('the')),
     () => model.batch(['the']),

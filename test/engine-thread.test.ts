@@ -8,7 +8,7 @@ import { ContextError, type Engine, type GenerationRequest, loadEngine, QueueFul
 import { type EngineNews, type EngineOrder, runEngineThread } from '../src/engine/engine-thread.js';
 import { completionOf } from '../src/engine/reply.js';
 import type { EngineStatus, Piece } from '../src/engine/request.js';
-import { receiveError, sendError } from '../src/engine/sent-error.js';
+import { receiveError, sendError } from '../src/base/sent-error.js';
 import { Outbox, readPieces } from '../src/engine/step-message.js';
 import { ThreadedEngine } from '../src/engine/threaded-engine.js';
 import { noModel } from './server-support.js';
@@ -71,8 +71,8 @@ test('a step is one message', { skip: noModel }, async () => {
       if (news.step.ends.length > 0) resolve(news.step.status);
     }),
   );
-  const prompt = engine.tokenizer.encode('ROMEO:');
-  port2.postMessage({ id: 0, request: { prompt, maxTokens: 40, ignoreEnd: true } } satisfies EngineOrder);
+  const prompt = Int32Array.from(engine.tokenizer.encode('ROMEO:'));
+  port2.postMessage({ id: 0, prompt, request: { maxTokens: 40, ignoreEnd: true } } satisfies EngineOrder);
   const status = await over;
   port2.postMessage({ dispose: true } satisfies EngineOrder);
   await running;

@@ -4,7 +4,7 @@ import { test } from 'node:test';
 import { startEngine } from '../src/cli/served-engine.js';
 import { loadEngine } from '../src/engine/index.js';
 import { serve } from '../src/server/index.js';
-import { noModel } from './server-support.js';
+import { noModel, ScriptedEngine } from './server-support.js';
 import { soak } from './server-soak.js';
 
 test('every byte is what the request gets alone, and pages come back', { skip: noModel }, async () => {
@@ -78,5 +78,30 @@ test('log-probabilities of a prompt add up to what the model says of it', { skip
   } finally {
     await server.close(1);
     await engine.dispose();
+  }
+});
+
+test('others are answered while the server reads a long text', { skip: noModel }, async () => {
+  const engine = new ScriptedEngine({ answer: () => [], contextTokens: 100_000 });
+  const server = await serve({ engine }, { port: 0 });
+  try {
+    const text = 'What light is this that breaks? '.repeat(2500);
+    const headers = { 'content-type': 'application/json' };
+    const post = (path: string, body: object): Promise<Response> =>
+      fetch(server.url + path, { method: 'POST', headers, body: JSON.stringify(body) });
+    const long = post('/tokenize', { prompt: text }).then(async (r) => (await r.json()) as { tokens: number[] });
+    const short = post('/tokenize', { prompt: 'What' }).then(() => 'short');
+    assert.equal(await Promise.race([long, short]), 'short');
+    assert.deepEqual((await long).tokens, engine.tokenizer.encode(text));
+    const leave = new AbortController();
+    const left = fetch(`${server.url}/v1/completions`, {
+      ...{ method: 'POST', headers, body: JSON.stringify({ prompt: text }), signal: leave.signal },
+    });
+    setTimeout(() => leave.abort(), 20);
+    await assert.rejects(left, /abort/i);
+    assert.equal((await post('/v1/completions', { prompt: 'a', max_tokens: 1 })).status, 200);
+    assert.equal(engine.requests.length, 1, 'nobody answers who has gone');
+  } finally {
+    await server.close(1);
   }
 });

@@ -4,7 +4,7 @@ import { writeFileSync } from 'node:fs';
 import { parseArgs } from 'node:util';
 import { ArgumentError, FileError, WickError } from '../base/errors.js';
 import { ContextError, type Usage } from '../engine/request.js';
-import { prepareChat } from '../server/chat-prompt.js';
+import { type PreparedChat, prepareChat } from '../server/chat-prompt.js';
 import { ApiError } from '../server/errors.js';
 import { faultOf } from '../server/faults.js';
 import { type ChatRequest, chatRequest, type ChatTurn } from '../server/schemas/chat.js';
@@ -83,7 +83,7 @@ class Conversation {
     let first = 0;
     let text = '';
     try {
-      const { request, parser } = this.#prepared();
+      const { request, parser } = await this.#prepared();
       const generation = engine.submit({ ...request, signal });
       const reading = parser();
       let thinking = false;
@@ -111,15 +111,19 @@ class Conversation {
       this.#abort = undefined;
     }
   }
-  #prepared(): ReturnType<typeof prepareChat> {
+  async #prepared(): Promise<PreparedChat> {
     const { contextTokens } = this.#chatter.engine.limits;
     const { seed } = this.settings;
     const settings = { ...this.settings, ...(seed !== undefined && { seed: seed + this.retries }) };
     for (let left = 0; ; left += 2) {
       const turns = this.turns.slice(left);
-      let prepared: ReturnType<typeof prepareChat>;
+      let prepared: PreparedChat;
       try {
-        prepared = prepareChat({ messages: this.messages(turns), ...settings } as ChatRequest, this.#chatter);
+        prepared = await prepareChat(
+          { messages: this.messages(turns), ...settings } as ChatRequest,
+          this.#chatter,
+          this.#abort?.signal,
+        );
       } catch (error) {
         // So much too long that its tokens were not counted.
         if (turns.length > 2 && error instanceof ApiError && error.code === 'context_length_exceeded') continue;

@@ -1,7 +1,7 @@
 // The thread of `wick serve` that makes vectors: whole batches would hold up every socket. src/cli/served-embedder.ts
 // asks it.
 import { parentPort, workerData, type MessagePort } from 'node:worker_threads';
-import { sendError, type SentError } from '../engine/sent-error.js';
+import { sendError, type SentError } from '../base/sent-error.js';
 import { EmbeddingModel } from '../models/index.js';
 
 /** What it is to open. */

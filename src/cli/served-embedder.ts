@@ -3,7 +3,7 @@ import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { Worker } from 'node:worker_threads';
 import { NativeError } from '../base/errors.js';
-import { receiveError } from '../engine/sent-error.js';
+import { receiveError } from '../base/sent-error.js';
 import { modelPath } from '../hub/index.js';
 import { readText } from '../io/byte-source.js';
 import type { Embedder } from '../server/index.js';

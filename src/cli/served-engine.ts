@@ -6,6 +6,9 @@ import { shortName } from './open-engine.js';
 import { modelOf, terminalBar } from './open-model.js';
 import type { ServedEngine, ServedFacts } from './serve-thread.js';
 
+/** Tokens of contexts that have room for long texts: the thread that reads these is there before the first one. */
+const LONG = 4096;
+
 /** Starts the thread. Its model comes from a path that this one has found, and takes the tokenizer from, too. */
 export async function startEngine(
   { name, ...wanted }: Omit<ServedEngine, 'name'> & { readonly name?: string | undefined },
@@ -17,12 +20,15 @@ export async function startEngine(
     onDownload: ({ file, done, total }) => bar?.show(done, total, `fetching ${file}`),
   });
   const data: ServedEngine = { ...wanted, values: { ...values, model }, name: name ?? shortName(values.model) };
+  const tokenizer = loadTokenizer(model);
   const started = ThreadedEngine.start<ServedFacts>({
     module: new URL('./serve-thread.js', import.meta.url),
     data,
-    tokenizer: loadTokenizer(model),
+    tokenizer,
     onProgress: (...how) => bar?.show(...how),
     onBroken,
   });
-  return started.finally(() => bar?.end());
+  const engine = await started.finally(() => bar?.end());
+  if (engine.limits.contextTokens > LONG) tokenizer.prepare();
+  return engine;
 }

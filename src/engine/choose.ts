@@ -38,13 +38,15 @@ export function checkRequest(request: GenerationRequest, vocabSize: number): voi
     throw new ArgumentError(`generate: minTokens ${minTokens} is more than maxTokens ${maxTokens}`);
   if (request.prompt.length === 0)
     throw new ArgumentError('generate: an empty prompt and no start token; give some text');
+  const isKnown = (token: number): boolean => whole(token) && token >= 0 && token < vocabSize;
   const known = (token: number, where: string): void => {
-    if (!whole(token) || token < 0 || token >= vocabSize)
-      throw new IndexError(`generate: token ${token} ${where} is none of the model's ${vocabSize}`);
+    if (!isKnown(token)) throw new IndexError(`generate: token ${token} ${where} is none of the model's ${vocabSize}`);
   };
-  request.prompt.forEach((token, i) => known(token, `at position ${i}`));
-  request.allowedTokens?.forEach((token) => known(token, 'in allowedTokens'));
-  request.stopTokens?.forEach((token) => known(token, 'in stopTokens'));
+  // Prompts are long: where a token stands is said of bad ones only.
+  const bad = request.prompt.findIndex((token) => !isKnown(token));
+  if (bad >= 0) known(request.prompt[bad], `at position ${bad}`);
+  for (const token of request.allowedTokens ?? []) known(token, 'in allowedTokens');
+  for (const token of request.stopTokens ?? []) known(token, 'in stopTokens');
   for (const [token, bias] of request.logitBias ?? []) {
     known(token, 'in logitBias');
     if (Number.isNaN(bias) || typeof bias !== 'number')

@@ -248,7 +248,7 @@ export class LanguageModel {
    * memory goes at once.
    */
   async *generate(prompt: string, options: GenerateOptions = {}): AsyncGenerator<string, GenerateStats> {
-    const ids = this.encode(prompt);
+    const ids = await this.#encodeLater(prompt);
     const stream = new TextStream(this.tokenizer, ids);
     const stops = new StopWatch(options.stop ?? []);
     const tally = new Tally(ids.length);
@@ -287,7 +287,7 @@ export class LanguageModel {
     },
   ): Promise<BeamAnswer[]> {
     const { maxTokens = 256 } = options;
-    const ids = typeof prompt === 'string' ? this.encode(prompt) : prompt;
+    const ids = typeof prompt === 'string' ? await this.#encodeLater(prompt) : prompt;
     this.#alive('beamSearch');
     this.#check(ids, maxTokens);
     this.#alike('beamSearch');
@@ -318,7 +318,10 @@ export class LanguageModel {
         `${what}: the ranks that share this model follow its engine, and would not take part; use reply, chat or batch`,
       );
   }
-  /** One answer to a prompt or to token numbers, with everything a request may ask for. */
+  /**
+   * One answer to a prompt or to token numbers, with everything a request may ask for. A text is encoded at once: for
+   * one of a megabyte, which takes a second, give what `tokenizer.encodeLater` answers.
+   */
   reply(prompt: string | readonly number[], options: RequestOptions = {}): Reply {
     const ids = typeof prompt === 'string' ? this.encode(prompt) : prompt;
     return new Reply(this.engine().submit({ maxTokens: 256, ...options, prompt: ids, n: 1 }));
@@ -335,7 +338,7 @@ export class LanguageModel {
   async batch(prompts: readonly string[], options: RequestOptions = {}): Promise<Completion[]> {
     const replies: Reply[] = [];
     try {
-      for (const prompt of prompts) replies.push(this.reply(prompt, options));
+      for (const prompt of prompts) replies.push(this.reply(await this.#encodeLater(prompt), options));
       return await Promise.all(replies.map(({ done }) => done));
     } finally {
       for (const reply of replies) reply.cancel(); // where one failed, nobody waits for the others
@@ -343,8 +346,8 @@ export class LanguageModel {
   }
   /** How likely the model holds a continuation of a prompt to be, token by token. */
   async score(prompt: string, continuation: string): Promise<Score> {
-    const before = this.encode(prompt).length;
-    const ids = this.encode(prompt + continuation);
+    const before = (await this.#encodeLater(prompt)).length;
+    const ids = await this.#encodeLater(prompt + continuation);
     const pieces: TokenLogprob[] = [];
     for await (const p of this.engine().submit({ prompt: ids, promptLogprobs: true, maxTokens: 0 }))
       pieces.push(...(p.promptLogprobs ?? []));
@@ -359,7 +362,7 @@ export class LanguageModel {
     const { device } = this.model;
     const vectors: Float32Array[] = [];
     for (const [i, text] of texts.entries()) {
-      const ids = this.encode(text);
+      const ids = await this.#encodeLater(text);
       const { maxPositions } = this.model.config;
       if (ids.length === 0) throw new ArgumentError(`embed: text ${i} is empty, and the model has no start token`);
       if (ids.length > maxPositions)
@@ -392,7 +395,13 @@ export class LanguageModel {
    * has one.
    */
   encode(prompt: string): number[] {
-    const ids = this.tokenizer.encode(prompt);
+    return this.#begun(this.tokenizer.encode(prompt));
+  }
+  /** The same while the event loop goes on. */
+  async #encodeLater(prompt: string): Promise<number[]> {
+    return this.#begun(await this.tokenizer.encodeLater(prompt));
+  }
+  #begun(ids: number[]): number[] {
     const { bosTokenId } = this.model.config;
     return ids.length === 0 && bosTokenId !== undefined ? [bosTokenId] : ids;
   }

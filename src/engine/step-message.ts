@@ -1,6 +1,6 @@
 // What crosses from an engine's thread after a step: everything that it wrote, for all requests, in one message.
 import type { EngineStatus, FinishReason, Piece, Usage } from './request.js';
-import type { SentError } from './sent-error.js';
+import type { SentError } from '../base/sent-error.js';
 
 /** What few pieces have. */
 type Rest = Pick<Piece, 'logprobs' | 'promptLogprobs' | 'stopText'>;

@@ -8,7 +8,7 @@ import { checkAdmission, type EngineFacts } from './admission.js';
 import type { EngineNews, EngineOrder } from './engine-thread.js';
 import { Rates } from './rates.js';
 import type { Engine, EngineLimits, EngineStatus, Generation, GenerationRequest } from './request.js';
-import { receiveError } from './sent-error.js';
+import { receiveError } from '../base/sent-error.js';
 import { readPieces, type StepMessage } from './step-message.js';
 import { NOTHING_USED, PieceStream } from './stream.js';
 
@@ -100,17 +100,18 @@ export class ThreadedEngine<Told = unknown> implements Engine {
     const { running } = this.#status;
     const waiting = Math.max(0, this.#answers - running);
     checkAdmission(request, this.#facts, { running, waiting, secondsPerAnswer: this.#rates.secondsPerAnswer() });
-    const { signal, n = 1, ...rest } = request;
+    const { signal, prompt, n = 1, ...rest } = request;
     const id = this.#next++;
     const stream = new PieceStream(id, () => this.#order({ cancel: id }));
-    this.#order({ id, request: { ...rest, n } });
+    const words = Int32Array.from(prompt);
+    this.#order({ id, prompt: words, request: { ...rest, n } }, [words.buffer]);
     this.#live.set(id, { stream, begin: performance.now(), left: n });
     this.#answers += n;
     stream.listen(signal);
     return stream;
   }
-  #order(order: EngineOrder): void {
-    this.#worker.postMessage(order);
+  #order(order: EngineOrder, move: ArrayBuffer[] = []): void {
+    this.#worker.postMessage(order, move);
   }
 
   #take(step: StepMessage): void {

@@ -160,7 +160,12 @@ class ListReader extends JsonCallsReader {
 /** Characters of a token, as a rough guess: texts that are longer for their context are looked at piece by piece. */
 const PER_TOKEN = 8;
 /** Tokens of a prompt, refused by its length before much work is done: others wait for their answers meanwhile. */
-export function promptTokens(text: string, special: boolean, { engine, longestToken }: Chatter): number[] {
+export async function promptTokens(
+  text: string,
+  special: boolean,
+  { engine, longestToken }: Chatter,
+  signal?: AbortSignal,
+): Promise<number[]> {
   const { contextTokens } = engine.limits;
   const refuse = (length: string): ApiError =>
     badRequest(
@@ -169,14 +174,18 @@ export function promptTokens(text: string, special: boolean, { engine, longestTo
       'context_length_exceeded',
     );
   if (text.length > contextTokens * longestToken) throw refuse(`${text.length} characters`);
-  const encode = (part: string): number[] => engine.tokenizer.encode(part, { special });
+  const encode = (part: string): Promise<number[]> => engine.tokenizer.encodeLater(part, { special, signal });
   for (let length = contextTokens * PER_TOKEN; length < text.length; length *= 2) {
-    const known = encode(text.slice(0, length)).length;
+    const known = (await encode(text.slice(0, length))).length;
     // Where it is cut, a token or two may be others.
     if (known > contextTokens + longestToken) throw refuse(`more than ${contextTokens} tokens`);
   }
   return encode(text);
 }
+
+/** How many tokens a part of an answer has. */
+export const countTokens = async (text: string, tokenizer: Chatter['engine']['tokenizer']): Promise<number> =>
+  text === '' ? 0 : (await tokenizer.encodeLater(text, { special: false })).length;
 
 /** Variables of templates that other fields of a request say. */
 const SAID_ELSEWHERE = ['messages', 'tools', 'add_generation_prompt', 'continue_final_message'];
@@ -227,7 +236,13 @@ function withAllowedTools(body: ChatRequest): ChatRequest & { tool_choice?: Tool
   return { ...body, tool_choice: mode, tools: tools?.filter((t) => names.includes(t.function.name)) };
 }
 
-export function prepareChat(asked: ChatRequest, chatter: Chatter, place = inMessages): PreparedChat {
+/** `signal`: who asks has gone, so that nobody counts the tokens. */
+export async function prepareChat(
+  asked: ChatRequest,
+  chatter: Chatter,
+  signal?: AbortSignal,
+  place = inMessages,
+): Promise<PreparedChat> {
   const { engine, reasoning } = chatter;
   const body = withAllowedTools(asked);
   const tools = body.tools ?? [];
@@ -258,7 +273,7 @@ export function prepareChat(asked: ChatRequest, chatter: Chatter, place = inMess
   const either = !forced && format && tools.length > 0 ? callsOrAnswer(format, schemas, parallel, chatter) : undefined;
   const grammar = forced?.grammar ?? either ?? format;
   const text = renderChat(body, chatter, place);
-  const prompt = promptTokens(text, false, chatter);
+  const prompt = await promptTokens(text, false, chatter, signal);
   // A grammar leaves no room for marks: the answer is what it describes.
   const marks = grammar ? undefined : reasoning;
   const auto = tools.length > 0 && (either || !grammar) ? spoken : undefined;

@@ -5,7 +5,7 @@ import type { HttpBindings } from '@hono/node-server';
 import type { Context } from 'hono';
 import type { z } from 'zod';
 import { textOf } from '../base/read-file.js';
-import { ApiError, badRequest } from './errors.js';
+import { ApiError, badRequest, tookTooLong } from './errors.js';
 import { deepest, faultOf } from './faults.js';
 
 export interface Tally {
@@ -138,13 +138,13 @@ export class Ending {
     this.#outgoing = outgoing;
     this.#timer = setTimeout(() => {
       this.timedOut = true;
-      this.#controller.abort();
+      this.#controller.abort(tookTooLong(timeoutSeconds));
     }, timeoutSeconds * 1000);
     outgoing.on('close', this.#gone);
-    if (outgoing.destroyed || outgoing.socket?.destroyed) this.#controller.abort();
+    if (outgoing.destroyed || outgoing.socket?.destroyed) this.#gone();
   }
   readonly #gone = (): void => {
-    if (!this.#outgoing.writableFinished) this.#controller.abort();
+    if (!this.#outgoing.writableFinished) this.#controller.abort(badRequest('the client has gone'));
   };
   get signal(): AbortSignal {
     return this.#controller.signal;

@@ -3,7 +3,7 @@ import type { z } from 'zod';
 import { chatCompletions } from './dialects/chat.js';
 import { completions } from './dialects/completions.js';
 import { embeddings, rerank } from './dialects/embeddings.js';
-import { countTokens, messages } from './dialects/messages.js';
+import { countPrompt, messages } from './dialects/messages.js';
 import { describeModel, listModels } from './dialects/models.js';
 import { responses } from './dialects/responses.js';
 import { detokenize, tokenize } from './dialects/tokens.js';
@@ -74,7 +74,7 @@ export const ROUTES: readonly Route[] = [
     dialect: 'anthropic',
   },
   {
-    ...post('/v1/messages/count_tokens', 'tokens of a conversation', countTokensRequest, countTokens),
+    ...post('/v1/messages/count_tokens', 'tokens of a conversation', countTokensRequest, countPrompt),
     dialect: 'anthropic',
   },
   post('/rerank', 'documents by their likeness to a question', rerankRequest, rerank),

@@ -5,6 +5,7 @@ import { FormatError } from '../base/errors.js';
 import { Gguf } from '../io/gguf.js';
 import { readJsonFile } from '../io/json-file.js';
 import { ChatTemplates } from './chat-template.js';
+import { cameFrom } from './encode-later.js';
 import { tokenizerFromGguf } from './from-gguf.js';
 import { type Json, rolesOf, tokenizerFromJson } from './from-json.js';
 import { isMarian, tokenizerFromMarian } from './marian.js';
@@ -41,6 +42,9 @@ function fromFolder(dir: string): Tokenizer {
 
 /** From a folder, a tokenizer.json, a SentencePiece model or a GGUF file. */
 export function loadTokenizer(path: string): Tokenizer {
+  return cameFrom(tokenizerAt(path), path);
+}
+function tokenizerAt(path: string): Tokenizer {
   const stat = statSync(path, { throwIfNoEntry: false });
   if (!stat) throw new FormatError(`tokenizer: ${path} is not there`);
   if (stat.isDirectory()) return fromFolder(path);

@@ -5,6 +5,8 @@ import { type AddedToken, TokenFinder } from './added-tokens.js';
 import { byteOfToken, bytesOfToken } from './byte-level.js';
 import type { ChatTemplates } from './chat-template.js';
 import { byteLevel, type DecodeStep } from './decoders.js';
+import { encodeLater, threadOf } from './encode-later.js';
+import type { EncodeLaterOptions, EncodeOptions } from './encode-options.js';
 import type { Normalizer } from './normalizers.js';
 import { addedBy, applyTemplate, type Encoded, PLAIN, type PostProcessor } from './post-processors.js';
 import type { PreTokenizer } from './pre-tokenizers.js';
@@ -24,17 +26,6 @@ export interface TokenizerParts {
   /** Whether special tokens written in a text are read as such; default true. */
   readonly parseSpecial?: boolean;
   /** How many tokens its model takes, where the files say so. */
-  readonly maxLength?: number;
-}
-/** Options of `encode`. */
-export interface EncodeOptions {
-  /** Add the special tokens that belong around a text; default true. */
-  readonly special?: boolean;
-  /** Read special tokens written in the text as such; default true. */
-  readonly parseSpecial?: boolean;
-  /** A second text, for models that compare two. */
-  readonly pair?: string;
-  /** At most so many tokens, special ones included; the end of the text is cut off. */
   readonly maxLength?: number;
 }
 /** Options of `decode`. */
@@ -120,6 +111,17 @@ export class Tokenizer {
   /** Token numbers of a text, with the special tokens that belong around it. */
   encode(text: string, options: EncodeOptions = {}): number[] {
     return this.encodeParts(text, options).ids;
+  }
+  /**
+   * The same without holding up the event loop: short texts take turns, long ones are read by a thread that has a
+   * tokenizer of the same files. One that was made by hand has no files, and encodes here.
+   */
+  encodeLater(text: string, options: EncodeLaterOptions = {}): Promise<number[]> {
+    return encodeLater(this, text, options);
+  }
+  /** Starts that thread, which otherwise begins with the first long text. */
+  prepare(): void {
+    threadOf(this)?.start();
   }
   /** The text of token numbers, without special tokens unless they are asked for. */
   decode(ids: Iterable<number>, options: DecodeOptions = {}): string {

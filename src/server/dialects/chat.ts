@@ -4,7 +4,7 @@ import { RESPONSE_ALREADY_SENT } from '@hono/node-server/utils/response';
 import type { TokenLogprob, Usage } from '../../engine/request.js';
 import { Answers, type AnswerStep } from '../answers.js';
 import type { AnswerPart } from '../answer-parser.js';
-import { prepareChat } from '../chat-prompt.js';
+import { countTokens, prepareChat } from '../chat-prompt.js';
 import { openaiError, toApiError } from '../errors.js';
 import { readBody, type ServerContext } from '../exchange.js';
 import { type ChatRequest, chatRequest } from '../schemas/chat.js';
@@ -27,8 +27,9 @@ export const usageOf = (u: Usage): object => ({
   prompt_tokens_details: { cached_tokens: u.cachedTokens },
 });
 /** The same with what of the answers was thought, which is counted by its text. */
-const chatUsage = (u: Usage, thoughts: readonly string[], { engine }: Chatter): object => {
-  const tokens = thoughts.reduce((n, text) => n + engine.tokenizer.encode(text, { special: false }).length, 0);
+const chatUsage = async (u: Usage, thoughts: readonly string[], { engine }: Chatter): Promise<object> => {
+  let tokens = 0;
+  for (const text of thoughts) tokens += await countTokens(text, engine.tokenizer);
   return { ...usageOf(u), completion_tokens_details: { reasoning_tokens: Math.min(u.tokens, tokens) } };
 };
 
@@ -93,7 +94,7 @@ export async function wholeAnswers(
 export async function chatCompletions(c: ServerContext, parts: ServerParts): Promise<Response> {
   const body = await readBody(c, chatRequest, parts.limits.bodyBytes);
   const chatter = parts.served.chatter(body.model);
-  const { request, parser, grammarFrom } = prepareChat(body, chatter);
+  const { request, parser, grammarFrom } = await prepareChat(body, chatter, c.var.ending.signal);
   const answers = new Answers(c, chatter.engine, request, parts, grammarFrom);
   const head = {
     id: `chatcmpl-${randomBytes(12).toString('hex')}`,
@@ -117,7 +118,7 @@ export async function chatCompletions(c: ServerContext, parts: ServerParts): Pro
       logprobs: body.logprobs ? logprobsOf(answer.logprobs) : null,
       finish_reason: answer.finish ?? 'stop',
     })),
-    usage: chatUsage(
+    usage: await chatUsage(
       await answers.usage,
       whole.map((answer) => answer.reasoning),
       chatter,
@@ -161,7 +162,7 @@ async function streamChat(
       await stream.ready();
     }
     if ('usage' in usage) {
-      const used = chatUsage(await answers.usage, thoughts, chatter);
+      const used = await chatUsage(await answers.usage, thoughts, chatter);
       stream.data({ ...head, object: 'chat.completion.chunk', choices: [], usage: used });
     }
     stream.send('data: [DONE]\n\n');

@@ -19,16 +19,19 @@ interface Prompt {
   /** What echo shows. */
   readonly text: string;
 }
-function promptsOf(body: CompletionRequest, chatter: Chatter): Prompt[] {
+async function promptsOf(body: CompletionRequest, chatter: Chatter, signal: AbortSignal): Promise<Prompt[]> {
   const { prompt } = body;
   const list = Array.isArray(prompt) && typeof prompt[0] !== 'number' ? prompt : [prompt];
-  return (list as (string | number[])[]).map((p) => {
+  const one = async (p: string | number[]): Promise<Prompt> => {
     if (typeof p !== 'string') return { tokens: p, text: body.echo ? chatter.engine.tokenizer.decode(p) : '' };
-    const tokens = promptTokens(p, true, chatter);
+    const tokens = await promptTokens(p, true, chatter, signal);
     // A model that begins texts with a start token takes it alone as an empty prompt.
     const start = chatter.engine.tokenizer.roleId('bos');
     return { tokens: tokens.length === 0 && start !== undefined ? [start] : tokens, text: p };
-  });
+  };
+  const prompts: Prompt[] = [];
+  for (const p of list as (string | number[])[]) prompts.push(await one(p));
+  return prompts;
 }
 
 interface LogprobLists {
@@ -92,16 +95,17 @@ const finishOf = (piece: Piece): string | null =>
 export async function completions(c: ServerContext, parts: ServerParts): Promise<Response> {
   const body = await readBody(c, completionRequest, parts.limits.bodyBytes);
   const chatter = parts.served.chatter(body.model);
-  const prompts = promptsOf(body, chatter);
   const n = body.n ?? 1;
   if (body.max_tokens === 0 && !body.echo) throw badRequest('max_tokens: 0 has a meaning only with echo', 'max_tokens');
   const { maxRunning, maxWaiting } = chatter.engine.limits;
-  if (prompts.length * n > Math.max(maxRunning + maxWaiting, n))
+  const asked = Array.isArray(body.prompt) && typeof body.prompt[0] !== 'number' ? body.prompt.length : 1;
+  if (asked * n > Math.max(maxRunning + maxWaiting, n))
     throw badRequest(
-      `prompt: ${prompts.length} prompts with ${n} answers each are more than the ${maxRunning + maxWaiting} answers ` +
+      `prompt: ${asked} prompts with ${n} answers each are more than the ${maxRunning + maxWaiting} answers ` +
         'that may run and wait',
       'prompt',
     );
+  const prompts = await promptsOf(body, chatter, c.var.ending.signal);
   const work: Work = {
     head: {
       id: `cmpl-${randomBytes(12).toString('hex')}`,

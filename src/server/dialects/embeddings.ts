@@ -1,5 +1,5 @@
 // POST /v1/embeddings and /rerank: vectors of texts, and texts in the order of their likeness to a question.
-import { badRequest, tookTooLong } from '../errors.js';
+import { badRequest } from '../errors.js';
 import { readBody, type ServerContext } from '../exchange.js';
 import { embeddingRequest, rerankRequest } from '../schemas/completions.js';
 import type { Embedder } from '../served.js';
@@ -18,12 +18,11 @@ function textsOf(input: string | readonly (string | number)[] | readonly (readon
 /** One batch at a time: the next one waits, so that memory stays bounded and nobody waits for all of a long list. */
 const AT_ONCE = 64;
 const turns = new WeakMap<Embedder, Promise<unknown>>();
-async function vectorsOf(c: ServerContext, parts: ServerParts, model: Embedder, texts: readonly string[]) {
+async function vectorsOf(c: ServerContext, model: Embedder, texts: readonly string[]): Promise<Float32Array[]> {
   const vectors: Float32Array[] = [];
   for (let at = 0; at < texts.length; at += AT_ONCE) {
     const batch = (): Promise<Float32Array[]> => {
-      if (c.var.ending.timedOut) throw tookTooLong(parts.requestSeconds);
-      if (c.var.ending.signal.aborted) throw badRequest('the client has gone');
+      c.var.ending.signal.throwIfAborted();
       return model.embed(texts.slice(at, at + AT_ONCE));
     };
     const run = (turns.get(model) ?? Promise.resolve()).catch(() => {}).then(batch);
@@ -33,10 +32,16 @@ async function vectorsOf(c: ServerContext, parts: ServerParts, model: Embedder, 
   return vectors;
 }
 
-/** Tokens of each text as far as the model reads it; `whole`: a longer one is refused. */
-function lengthsOf({ tokenizer, maxTokens }: Embedder, texts: readonly string[], whole = false): number[] {
-  return texts.map((text, i) => {
-    const { length } = tokenizer.encode(text);
+/** Tokens of all texts, of each as far as the model reads it; `whole`: a longer one is refused. */
+async function tokensOf(
+  { tokenizer, maxTokens }: Embedder,
+  texts: readonly string[],
+  signal: AbortSignal,
+  whole = false,
+): Promise<number> {
+  let tokens = 0;
+  for (const [i, text] of texts.entries()) {
+    const { length } = await tokenizer.encodeLater(text, { signal });
     if (whole && length > maxTokens)
       throw badRequest(
         `input: ${texts.length > 1 ? `text ${i} has` : 'the text has'} ${length} tokens, and the model reads ` +
@@ -44,10 +49,10 @@ function lengthsOf({ tokenizer, maxTokens }: Embedder, texts: readonly string[],
         'input',
         'context_length_exceeded',
       );
-    return Math.min(length, maxTokens);
-  });
+    tokens += Math.min(length, maxTokens);
+  }
+  return tokens;
 }
-const sum = (numbers: readonly number[]): number => numbers.reduce((a, b) => a + b, 0);
 
 /** Shorter vectors are the first numbers, brought back to length 1: models trained for it lose little. */
 function shortened(v: Float32Array, dimensions: number): Float32Array {
@@ -64,8 +69,8 @@ export async function embeddings(c: ServerContext, parts: ServerParts): Promise<
   const body = await readBody(c, embeddingRequest, parts.limits.bodyBytes);
   const { name, model } = parts.served.embedder(body.model);
   const texts = textsOf(body.input, model);
-  const tokens = sum(lengthsOf(model, texts, !body.truncate));
-  const vectors = (await vectorsOf(c, parts, model, texts)).map((v) => shortened(v, body.dimensions ?? v.length));
+  const tokens = await tokensOf(model, texts, c.var.ending.signal, !body.truncate);
+  const vectors = (await vectorsOf(c, model, texts)).map((v) => shortened(v, body.dimensions ?? v.length));
   Object.assign(c.var.tally, { model: name, promptTokens: tokens });
   return c.json({
     object: 'list',
@@ -96,8 +101,8 @@ export async function rerank(c: ServerContext, parts: ServerParts): Promise<Resp
   const { name, model } = parts.served.embedder(body.model);
   const documents = body.documents.map((d) => (typeof d === 'string' ? d : d.text));
   const texts = [body.query, ...documents];
-  const [query, ...vectors] = await vectorsOf(c, parts, model, texts);
-  const tokens = sum(lengthsOf(model, texts));
+  const [query, ...vectors] = await vectorsOf(c, model, texts);
+  const tokens = await tokensOf(model, texts, c.var.ending.signal);
   Object.assign(c.var.tally, { model: name, promptTokens: tokens });
   const results = vectors
     .map((v, index) => ({

@@ -4,7 +4,7 @@ import { RESPONSE_ALREADY_SENT } from '@hono/node-server/utils/response';
 import type { Usage } from '../../engine/request.js';
 import { Answers, type AnswerStep } from '../answers.js';
 import type { AnswerPart } from '../answer-parser.js';
-import { prepareChat } from '../chat-prompt.js';
+import { countTokens, prepareChat } from '../chat-prompt.js';
 import { anthropicError, ApiError, badRequest, toApiError } from '../errors.js';
 import { readBody, type ServerContext } from '../exchange.js';
 import type { ChatRequest, ChatTurn } from '../schemas/chat.js';
@@ -105,15 +105,13 @@ function toChat(body: Omit<MessagesRequest, 'max_tokens'> & { max_tokens?: numbe
   };
 }
 
-const usageOf = (u: Usage, thoughts: string, { engine }: Chatter): object => ({
+const usageOf = async (u: Usage, thoughts: string, { engine }: Chatter): Promise<object> => ({
   input_tokens: u.promptTokens - u.cachedTokens,
   cache_read_input_tokens: u.cachedTokens,
   cache_creation_input_tokens: 0,
   output_tokens: u.tokens,
-  output_tokens_details: { thinking_tokens: Math.min(u.tokens, tokensOf(thoughts, engine)) },
+  output_tokens_details: { thinking_tokens: Math.min(u.tokens, await countTokens(thoughts, engine.tokenizer)) },
 });
-const tokensOf = (text: string, { tokenizer }: Chatter['engine']): number =>
-  text === '' ? 0 : tokenizer.encode(text, { special: false }).length;
 const stopReason = (step: Pick<AnswerStep, 'finish' | 'stopText'>): string =>
   step.finish === 'length'
     ? 'max_tokens'
@@ -126,7 +124,7 @@ const stopReason = (step: Pick<AnswerStep, 'finish' | 'stopText'>): string =>
 export async function messages(c: ServerContext, parts: ServerParts): Promise<Response> {
   const body = await readBody(c, messagesRequest, parts.limits.bodyBytes);
   const chatter = parts.served.chatter(body.model);
-  const { request, parser } = prepareChat(toChat(body), chatter);
+  const { request, parser } = await prepareChat(toChat(body), chatter, c.var.ending.signal);
   const answers = new Answers(c, chatter.engine, request, parts);
   const head = {
     id: `msg_${randomBytes(12).toString('hex')}`,
@@ -150,7 +148,7 @@ export async function messages(c: ServerContext, parts: ServerParts): Promise<Re
     content,
     stop_reason: stopReason(whole),
     stop_sequence: whole.finish === 'stop' ? (whole.stopText ?? null) : null,
-    usage: usageOf(await answers.usage, whole.reasoning, chatter),
+    usage: await usageOf(await answers.usage, whole.reasoning, chatter),
   });
 }
 /** Arguments as an object; of those that the limit has cut off, as Anthropic's clients read them, what is whole. */
@@ -236,7 +234,7 @@ async function streamMessages(
     stream.event('message_delta', {
       type: 'message_delta',
       delta: { stop_reason: stopReason(last), stop_sequence: last.finish === 'stop' ? (last.stopText ?? null) : null },
-      usage: usageOf(await answers.usage, thoughts, chatter),
+      usage: await usageOf(await answers.usage, thoughts, chatter),
     });
     stream.event('message_stop', { type: 'message_stop' });
   } catch (error) {
@@ -247,8 +245,9 @@ async function streamMessages(
   }
 }
 
-export async function countTokens(c: ServerContext, parts: ServerParts): Promise<Response> {
+export async function countPrompt(c: ServerContext, parts: ServerParts): Promise<Response> {
   const body = await readBody(c, countTokensRequest, parts.limits.bodyBytes);
-  const { request } = prepareChat(toChat(body), parts.served.chatter(body.model));
+  const chatter = parts.served.chatter(body.model);
+  const { request } = await prepareChat(toChat(body), chatter, c.var.ending.signal);
   return c.json({ input_tokens: request.prompt.length });
 }

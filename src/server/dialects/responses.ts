@@ -3,7 +3,7 @@ import { randomBytes } from 'node:crypto';
 import { RESPONSE_ALREADY_SENT } from '@hono/node-server/utils/response';
 import type { Usage } from '../../engine/request.js';
 import { Answers } from '../answers.js';
-import { prepareChat } from '../chat-prompt.js';
+import { countTokens, prepareChat } from '../chat-prompt.js';
 import { ApiError, badRequest, toApiError } from '../errors.js';
 import { readBody, type ServerContext } from '../exchange.js';
 import type { ChatRequest, ChatTurn } from '../schemas/chat.js';
@@ -159,7 +159,8 @@ export async function responses(c: ServerContext, parts: ServerParts): Promise<R
   const chatter = parts.served.chatter(body.model);
   const { caller } = c.var;
   const chat = toChat(body, (id) => parts.items.find(caller, id));
-  const { request, parser, grammarFrom } = prepareChat(chat, chatter, (turn) => chat.messages[turn].place);
+  const place = (turn: number): string => chat.messages[turn].place;
+  const { request, parser, grammarFrom } = await prepareChat(chat, chatter, c.var.ending.signal, place);
   const field = grammarFrom === 'response_format' ? 'text' : grammarFrom;
   const answers = new Answers(c, chatter.engine, request, parts, field);
   const head = headOf(body, body.model ?? chatter.engine.name);
@@ -186,7 +187,7 @@ export async function responses(c: ServerContext, parts: ServerParts): Promise<R
       status: cut ? 'incomplete' : 'completed',
       incomplete_details: cut ? { reason: 'max_output_tokens' } : null,
       output: items.output,
-      usage: usageOf(await answers.usage, chatter.engine.tokenizer.encode(items.reasoning, { special: false }).length),
+      usage: usageOf(await answers.usage, await countTokens(items.reasoning, chatter.engine.tokenizer)),
     };
     tell(cut ? 'response.incomplete' : 'response.completed', { response });
     return stream ? RESPONSE_ALREADY_SENT : c.json({ ...response, output_text: items.text });

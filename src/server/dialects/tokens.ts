@@ -10,7 +10,8 @@ export async function tokenize(c: ServerContext, parts: ServerParts): Promise<Re
   const chatter = parts.served.chatter(body.model);
   const text = body.prompt ?? body.content;
   if (text == null) throw badRequest('prompt: a text is needed', 'prompt');
-  const tokens = promptTokens(text, body.add_special_tokens ?? body.add_special ?? true, chatter);
+  const special = body.add_special_tokens ?? body.add_special ?? true;
+  const tokens = await promptTokens(text, special, chatter, c.var.ending.signal);
   return c.json({ count: tokens.length, max_model_len: chatter.engine.limits.contextTokens, tokens });
 }
 

@@ -1,5 +1,5 @@
 // Errors on their way between threads: their class is told by their code, for who looks at it.
-import * as errors from '../base/errors.js';
+import * as errors from './errors.js';
 
 /** An error as it is sent. */
 export interface SentError {
