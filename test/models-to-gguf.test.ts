@@ -36,11 +36,10 @@ const distance = (a: Tensor, b: Tensor): number => a.sub(b).abs().max().item() /
 
 /** Types that no architecture of the table stands for. */
 const WITHOUT = new Set(
-  `afmoe apertus aria_text axk1 ctrl deepseek_v32 glm_moe_dsa gpt_neox_japanese kimi_linear laguna mimo_v2_flash
-  mistral4 modernbert-decoder olmo_hybrid bamba biogpt bitnet codegen cohere2_moe cwm dbrx exaone_moe flex_olmo
-  gemma3n_text gemma4_text gpt_neo granitemoe_swa gptj helium hyperclovax jais2 jetmoe mellum minicpm3 minimax
-  ministral nanochat openai-gpt opt persimmon phimoe recurrent_gemma rwkv solar_open vaultgemma xglm youtu zamba zamba2
-  diffllama doge emu3_text_model gemma4_unified_text mllama_text_model`.split(/\s+/),
+  `aria_text axk1 ctrl deepseek_v32 glm_moe_dsa gpt_neox_japanese kimi_linear modernbert-decoder olmo_hybrid biogpt
+  bitnet codegen cwm dbrx flex_olmo gpt_neo gptj helium hyperclovax jetmoe minicpm3 minimax nanochat openai-gpt
+  opt persimmon recurrent_gemma rwkv solar_open vaultgemma xglm youtu zamba zamba2 diffllama doge
+  mllama_text_model`.split(/\s+/),
 );
 /** Models that a file of their architecture would not be, by the folder's name: what is said of them. */
 const REFUSED: Readonly<Record<string, RegExp>> = {
@@ -65,10 +64,13 @@ const REFUSED: Readonly<Record<string, RegExp>> = {
   },
   ...{ 'gpt_neox-b': /a bias on q, this model has none/, 'qwen2_moe-b': /a bias on q, this model has none/ },
   ...{ 'qwen3_next-b': /weights is "kept", there "normalised"/, 'granitemoehybrid-b': /embedFactor is 3, there 1/ },
-  ...{ qwen3_5_text: /mixer\.tiled is nothing, there true/, qwen3_5_moe_text: /mixer\.tiled is nothing, there true/ },
   ...{ 'falcon_h1-b': /embedFactor is 1\.5, there 1/, 'falcon_h1-c': /state\.gating is "norm first"/ },
   ...{ nemotron_h: /feed_forward_length differs by layer/, 'nemotron_h-b': /feed_forward_length differs by layer/ },
-  ...{ falcon_mamba: /mixer\.norms\.eps is 0\.01/, granite_swa: /layers\[1\]\.mixer\.rope is nothing/ },
+  ...{ falcon_mamba: /mixer\.norms\.eps is 0\.01/, granite_swa: /layers\[2\]\.mixer\.rope\.tables/ },
+  ...{ granitemoe_swa: /layers\[2\]\.mixer\.rope\.tables/, 'laguna-b': /layers\[0\]\.mixer\.rope\.tables/ },
+  ...{ ministral: /window is 9/, 'ministral-b': /window is 16/, afmoe: /embedFactor is 1, there 6\.9/ },
+  ...{ 'bamba-b': /mixer\.limits is \[0\.3,0\.9\]/, 'cohere2_moe-b': /mlp\.shared\.factor is nothing, there 0\.5/ },
+  ...{ 'phimoe-c': /rope\.tables\[1\]\.factor/, 'gemma3n_text-b': /streams\.scaled is false/ },
   ...{ 'bloom-b': /layers\[0\]\.ontoNormed is \{/ },
   ...{ 'seed_oss-b': /no bias on gate, this model has one/, qwen3_moe: /weights is "kept", there "normalised"/ },
 };

@@ -2,6 +2,7 @@
 import { FormatError, UnsupportedError } from '../../base/errors.js';
 import type { Json } from '../files/config.js';
 import { GGUF_PARTIAL } from '../decoder/rope.js';
+import { CURVE } from './curves.js';
 import { layerTypes, ropesByKind, sparseTypes } from './layers.js';
 import { type Metadata, turnsBetweenStates } from './metadata.js';
 import { MIXTURE_KEYS } from './mixtures.js';
@@ -139,7 +140,7 @@ export const OF_ARCHITECTURE: Readonly<Record<string, (m: Metadata, c: Json) => 
   },
   apertus: (m, c) => ({
     hidden_act: 'xielu',
-    xielu: ['alpha_p', 'alpha_n', 'beta', 'eps'].map((name) => {
+    xielu: CURVE.map((name) => {
       const v = m.source.metadata.get(`xielu.${name}`);
       const list = Array.from((typeof v === 'number' ? [] : (v ?? [])) as Iterable<number>, Number);
       if (list.length === c.num_hidden_layers) return list;

@@ -11,6 +11,7 @@ import type { Role } from '../decoder/roles.js';
 import { type Names, Weights } from '../decoder/weights.js';
 import { ggufFeatures, ggufNames, type GgufRow } from '../families/gguf.js';
 import { Metadata } from './metadata.js';
+import { curveKeys, withCurves } from './curves.js';
 import { checkMeaning, ggufKeys } from './keys.js';
 import { ggufTensors } from './tensors.js';
 
@@ -49,20 +50,20 @@ function checkBiases(own: Weights, features: Features, read: Features, where: st
 }
 
 export function ggufForm(model: FolderModel): GgufForm {
-  const { architecture, gguf, source, features, names, typeRow } = model;
+  const { architecture, gguf, source, names, typeRow } = model;
+  const sizes = { heads: 1, kvHeads: 1, headDim: model.features.hiddenSize };
+  const own = new Weights(source.builder, names, sizes, model.features.biases, true);
+  const features = withCurves(model.features, own, source);
   const head = new Map<string, GgufValue>([
     ['general.architecture', { type: 'string', value: architecture }],
     ['general.type', { type: 'string', value: 'model' }],
     ...ggufKeys(architecture, features, gguf),
     ...endKeys(features),
+    ...curveKeys(features),
   ]);
   const target = { ...ggufNames(gguf, features), ...WRITTEN, ...gguf.written?.(architecture, features) };
-  const sizes = { heads: 1, kvHeads: 1, headDim: features.hiddenSize };
   const nothing = new ModelSource('gguf', source.path, new Map(), {});
-  const [own, file] = [
-    new Weights(source.builder, names, sizes, features.biases, true),
-    new Weights(nothing.builder, target, sizes, features.biases),
-  ];
+  const file = new Weights(nothing.builder, target, sizes, features.biases);
   const tensorsFor = (read: Features): Map<string, TensorRecord> =>
     ggufTensors(source, own, file, target, features, read);
   const reader = (keys: ReadonlyMap<string, GgufValue>, tensors: ReadonlyMap<string, TensorRecord>): Metadata => {

@@ -6,12 +6,12 @@ import type { Attention, Experts, Features, LatentAttention, Mixer, NormFeature 
 import { inverseFrequencies, type RopeFeature } from '../decoder/rope.js';
 import type { GgufRow } from '../families/gguf.js';
 import { yarnGain } from './config.js';
+import { type Keys, layeredKeys, sizesByLayer } from './layered-keys.js';
 import { gatingOf } from './router.js';
 
 const value = (type: GgufType, v: number | boolean | string): GgufValue => ({ type, value: v });
 const count = (n: number | undefined): GgufValue | undefined => (n === undefined ? undefined : value('u32', n));
 const real = (x: number | undefined): GgufValue | undefined => (x === undefined ? undefined : value('f32', x));
-type Keys = Readonly<Record<string, GgufValue | undefined>>;
 
 const isAttention = (m: Mixer): m is Attention => m.kind === 'attention';
 const isLatent = (m: Mixer): m is LatentAttention => m.kind === 'latent';
@@ -34,9 +34,11 @@ function ropeKeys(f: Features, yarnLog: number | undefined): Keys {
   // A stretch that does not depend on the length is a base.
   const theta = r.alpha === undefined ? r.theta : r.theta * r.alpha ** (r.headDim / (r.headDim - 2));
   const base: Keys = {
-    'rope.dimension_count': count(r.rotated),
+    // Pairs that do not turn have divisors of their own.
+    'rope.dimension_count': count(r.type === 'proportional' ? r.headDim : r.rotated),
     'rope.freq_base': real(theta),
     ...(sliding && sliding.theta !== r.theta && { 'rope.freq_base_swa': real(sliding.theta) }),
+    'rope.dimension_count_swa': sliding && count(sliding.rotated),
   };
   if (r.type === 'linear')
     return { ...base, 'rope.scaling.type': value('string', 'linear'), 'rope.scaling.factor': real(r.factor) };
@@ -80,21 +82,25 @@ function attentionKeys(f: Features): Keys {
       'attention.value_length': count(rank),
       'attention.key_length_mla': count(nopeDim + ropeDim),
       'attention.value_length_mla': count(valueDim),
+      'attention.temperature_scale': real(latent.temperature?.beta),
     };
   }
-  const [first] = mixers.filter(isAttention);
+  const attending = mixers.filter(isAttention);
+  const [first] = attending;
   if (!first) return { 'attention.head_count': count(0) };
+  const wide = attending.find((m) => m.window === undefined) ?? first;
   const windows = mixers.map((m) => windowOf(m, f));
   const window = windows.find((w) => w !== undefined);
   const chunk = mixers.find((m): m is Attention => isAttention(m) && m.chunk !== undefined)?.chunk;
   return {
-    'attention.head_count': count(first.heads),
+    'attention.head_count': sizesByLayer(attending.map((m) => m.heads)),
     'attention.head_count_kv': mixers.some((m) => !isAttention(m) && m.kind !== 'delta')
       ? { type: 'array', of: 'i32', value: Int32Array.from(mixers, (m) => (isAttention(m) ? m.kvHeads : 0)) }
-      : count(first.kvHeads),
+      : sizesByLayer(attending.map((m) => m.kvHeads)),
     'shortconv.l_cache': count(mixers.find((m) => m.kind === 'conv')?.width),
-    'attention.key_length': count(first.headDim),
-    'attention.value_length': count(first.headDim),
+    'attention.key_length': count(wide.headDim),
+    'attention.value_length': count(wide.valueDim ?? wide.headDim),
+    'attention.value_scale': real(first.valueFactor),
     'attention.scale': real(first.scale),
     'attention.sliding_window': count(window),
     'attention.sliding_window_pattern':
@@ -107,16 +113,20 @@ function attentionKeys(f: Features): Keys {
   };
 }
 
+const mixturesOf = (f: Features): readonly Experts[] =>
+  f.layers.flatMap(({ mlp }) => (mlp.kind === 'experts' ? [mlp] : mlp.kind === 'both' ? [mlp.experts] : []));
+
 function mlpKeys(f: Features): Keys {
   // Blocks without a feed-forward part have 0 there.
-  const lengths = f.layers.map(({ mlp }) => ('inner' in mlp ? mlp.inner : 0));
+  const lengths = f.layers.map(({ mlp }) => ('inner' in mlp ? mlp.inner : mlp.kind === 'both' ? mlp.dense.inner : 0));
   const some = lengths.includes(0) && lengths.some((n) => n > 0);
   const inEach = { feed_forward_length: { type: 'array', of: 'i32', value: Int32Array.from(lengths) } } as const;
-  const inner = f.layers.map(({ mlp }) => (mlp.kind === 'dense' ? mlp.inner : undefined)).find((n) => n !== undefined);
-  const mixed = f.layers.map(({ mlp }) => mlp.kind === 'experts');
+  const dense = f.layers.flatMap(({ mlp }) => (mlp.kind === 'dense' ? [mlp] : mlp.kind === 'both' ? [mlp.dense] : []));
+  const inner = dense.length > 0 ? dense[0].inner : undefined;
+  const mixed = f.layers.map(({ mlp }) => mlp.kind === 'experts' || mlp.kind === 'both');
   const first = mixed.indexOf(true);
-  if (first < 0) return some ? inEach : { feed_forward_length: count(inner ?? 0) };
-  const e = f.layers[first].mlp as Experts;
+  const e = mixturesOf(f)[0];
+  if (!e) return some ? inEach : { feed_forward_length: sizesByLayer(lengths) };
   const fits = (step: number): boolean => mixed.every((m, i) => m === (i >= first && (i + 1) % step === 0));
   const step = mixed.map((_, i) => i + 1).find(fits);
   return {
@@ -179,6 +189,7 @@ export function ggufKeys(architecture: string, f: Features, row: GgufRow): Map<s
     [`attention.${eps}`]: real(f.norm.eps),
     ...ropeKeys(f, row.yarnLog),
     ...stateKeys(f),
+    ...layeredKeys(f),
     // Granite's word for attention without a rope.
     'rope.scaling.finetuned': value('bool', mainRope(f) !== undefined),
     final_logit_softcapping: real(f.logitSoftcap),
@@ -192,9 +203,13 @@ export function ggufKeys(architecture: string, f: Features, row: GgufRow): Map<s
   );
 }
 
+/** What a frequency is divided by that is to turn nothing. */
+const ENDLESS = 1e30;
 /** The stretch of a rope as divisors of its frequencies, where a file keeps it so. */
 export function ropeDivisors(f: Features): Float32Array | undefined {
   const r = mainRope(f);
+  if (r?.type === 'proportional')
+    return Float32Array.from({ length: r.headDim / 2 }, (_, i) => (i < r.rotated / 2 ? 1 : ENDLESS));
   if (r?.type !== 'llama3') return undefined;
   const plain = inverseFrequencies({ ...r, type: 'default' }).inv;
   return Float32Array.from(inverseFrequencies(r).inv, (x, i) => plain[i] / x);
@@ -215,7 +230,7 @@ function meaning(f: Features): unknown {
     };
     const turned = isAttention(m) || isLatent(m) ? { rope: rope(m.rope) } : {};
     const factors = m.kind === 'mamba2' && { inFactor: m.inFactor ?? 1, partFactors: m.partFactors };
-    return { ...m, ...attention, ...turned, ...factors, ratesStored: undefined };
+    return { ...m, ...attention, ...turned, ...factors, ratesStored: undefined, tiled: undefined };
   };
   const plain = (n: NormFeature | undefined): unknown => n && { ...n, plusOne: undefined };
   // Every feature counts, a new one too, but for names, marks of texts, and biases, which tensors tell.

@@ -130,7 +130,7 @@ interface Several {
 /** Which Hugging Face type an architecture is. */
 const TYPES: Readonly<Record<string, string | Several>> = {
   llama: {
-    types: ['llama', 'mixtral', 'mistral'],
+    types: ['llama', 'mixtral', 'mistral', 'ministral', 'emu3_text_model'],
     of: (m) => ((m.optional('expert_count') ?? 0) > 0 ? 'mixtral' : 'llama'),
   },
   mistral3: 'ministral3',
@@ -146,36 +146,31 @@ const TYPES: Readonly<Record<string, string | Several>> = {
   ...{ codeshell: { types: [], of: () => 'starcoder2' }, bailingmoe2: { types: [], of: () => 'glm4_moe' } },
   // Read only: files' activation is another than that of the folders that transformers knows.
   bitnet: { types: [], of: () => 'bitnet' },
-  // Read only: what these files say in numbers, folders say in tensors, or by layer.
-  apertus: { types: [], of: () => 'apertus' },
-  ...{ gemma3n: { types: [], of: () => 'gemma3n_text' }, 'gemma-embedding': { types: [], of: () => 'gemma3_text' } },
-  'llama-embed': { types: [], of: () => 'llama' },
-  gemma4: { types: [], of: () => 'gemma4_text' },
-  minicpm3: { types: [], of: () => 'minicpm3' },
-  dbrx: { types: [], of: () => 'dbrx' },
-  jais2: { types: [], of: () => 'jais2' },
-  'exaone-moe': { types: [], of: () => 'exaone_moe' },
-  cohere2moe: { types: [], of: () => 'cohere2_moe' },
+  gemma3n: 'gemma3n_text',
+  // Read only: those that make vectors are written as what they are without.
+  ...{ 'gemma-embedding': { types: [], of: () => 'gemma3_text' }, 'llama-embed': { types: [], of: () => 'llama' } },
+  // The unified model's text is the same without narrow vectors.
+  gemma4: { types: ['gemma4_text', 'gemma4_unified_text'], of: () => 'gemma4_text' },
+  // Read only: files keep latents' products whole, and experts as matrices of their own.
+  ...{ minicpm3: { types: [], of: () => 'minicpm3' }, dbrx: { types: [], of: () => 'dbrx' } },
+  'exaone-moe': 'exaone_moe',
+  cohere2moe: 'cohere2_moe',
   minicpm: { types: [], of: () => 'granite' },
   mamba: {
     types: ['mamba', 'falcon_mamba'],
     of: (m) => (m.get('ssm.dt_b_c_rms') === true ? 'falcon_mamba' : 'mamba'),
   },
   granitehybrid: {
-    types: ['granitemoehybrid'],
+    types: ['granitemoehybrid', 'bamba'],
     of: (m) => (turnsBetweenStates(m) ? 'bamba' : 'granitemoehybrid'),
   },
   granite_swa: {
-    types: ['granite_swa'],
+    types: ['granite_swa', 'granitemoe_swa'],
     of: (m) => ((m.optional('expert_count') ?? 0) > 0 ? 'granitemoe_swa' : 'granite_swa'),
   },
   chatglm: 'glm',
-  afmoe: { types: [], of: () => 'afmoe' },
-  mellum: { types: [], of: () => 'mellum' },
-  laguna: { types: [], of: () => 'laguna' },
-  phimoe: { types: [], of: () => 'phimoe' },
-  mistral4: { types: [], of: () => 'mistral4' },
-  mimo2: { types: [], of: () => 'mimo_v2_flash' },
+  mimo2: 'mimo_v2_flash',
+  // Read only: indexers and states by channel have no way back yet.
   deepseek32: { types: [], of: () => 'deepseek_v32' },
   'glm-dsa': { types: [], of: () => 'glm_moe_dsa' },
   'kimi-linear': { types: [], of: () => 'kimi_linear' },

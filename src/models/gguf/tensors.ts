@@ -13,6 +13,7 @@ import type { ModelSource } from '../files/source.js';
 import { LAYER_ROLES, MODEL_ROLES, type Role } from '../decoder/roles.js';
 import { type Names, type Place, placesOf, type Weights } from '../decoder/weights.js';
 import { ropeDivisors } from './keys.js';
+import { tiledColumns, tiledRows } from './tiled-heads.js';
 
 const range = (n: number): number[] => Array.from({ length: n }, (_, i) => i);
 /** Vectors, whose numbers are moved one by one. */
@@ -88,6 +89,8 @@ function orders(
   own: Mixer,
   read: Mixer,
 ): readonly [from: readonly number[], to: readonly number[]] | undefined {
+  const tiled = tiledRows(role, own, read);
+  if (tiled) return tiled;
   const after = (n: number, m: LatentAttention): number[] => [
     ...range(n),
     ...(rowOrder(m.rope) ?? range(m.ropeDim)).map((i) => n + i),
@@ -213,8 +216,12 @@ class FileTensors {
     for (const kind of ['weight', 'bias'] as const) {
       for (const [name, parts] of this.#gather(roles, kind, from, to, layer)) {
         if (parts.length === 1 && parts[0].role === 'kvB') continue;
-        const record = this.#joined(name, parts, this.sizes(mixer));
         const [{ role }] = parts;
+        const plainly = this.#joined(name, parts, this.sizes(mixer));
+        const record =
+          mixer && kind === 'weight'
+            ? tiledColumns(role, plainly, mixer, this.#read.layers[layer as number].mixer)
+            : plainly;
         const as = kind === 'weight' ? fileShape(role, record.shape, mixer) : undefined;
         const plain = as ? renamed(record, name, as) : record;
         const changed =
