@@ -12,6 +12,7 @@ import { builtinModel } from '../src/engine/index.js';
 import { EmbeddingModel } from '../src/models/index.js';
 import { main, scratch, wick, wickIn } from './cli-support.js';
 import { noModel } from './server-support.js';
+import { withTokenizer } from './small-models.js';
 
 const names = (): string[] => [...wick('--help').stdout.matchAll(/^ {2}wick (\S+)/gm)].map((m) => m[1]);
 
@@ -141,6 +142,21 @@ test('generate --json', { skip: noModel }, () => {
   const plain = wick('generate', '--max-tokens', '5', '--seed', '3', '--device', 'cpu', 'ROMEO:');
   assert.equal(plain.stdout, `ROMEO:${got.text}\n`);
   assert.match(plain.stderr, /next: wick chat/);
+});
+
+test('generate on the reference engine says first that it writes few tokens', () => {
+  const few = (...more: string[]): { stdout: string; stderr: string } =>
+    spawnSync(process.execPath, [main, 'generate', '--json', '--model', withTokenizer('llama'), ...more, 'the cat'], {
+      encoding: 'utf8',
+      env: { ...process.env, WICK_CPU_ISA: 'reference' },
+    });
+  const plain = few();
+  assert.match(
+    plain.stderr,
+    /^20 tokens instead of 200, as the reference engine takes about a second for each; --max-/,
+  );
+  assert.ok((JSON.parse(plain.stdout) as { tokens: number }).tokens <= 20);
+  assert.equal(few('--max-tokens', '2').stderr, '');
 });
 
 test('a conversation by pipe: answers, commands, the same for the same seed', { skip: noModel }, () => {

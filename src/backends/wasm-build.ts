@@ -70,8 +70,7 @@ export function findWasm(): string {
   const kept = join(engineFolder(false), wasmName());
   if (isIntact(kept)) return kept;
   throw new NativeError(
-    `the CPU engine as WebAssembly is not in this installation (${shipped}); in a clone \`npm run release:wasm\` ` +
-      'makes it',
+    `the CPU engine as WebAssembly is not here either (${shipped}; \`npm run release:wasm\` makes it in a clone)`,
   );
 }
 

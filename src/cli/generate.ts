@@ -4,7 +4,7 @@ import type { Group } from '../distributed/index.js';
 import { checkRequest } from '../engine/choose.js';
 import type { GenerateStats } from '../engine/language-model.js';
 import type { Device } from '../tensor/device.js';
-import { openModel, parameterSize } from './open-model.js';
+import { isReference, openModel, parameterSize } from './open-model.js';
 import { numberOf } from './options.js';
 import { EXPERTS_HELP, expertsOf, worldOf } from './world.js';
 
@@ -15,7 +15,7 @@ const HELP = `wick generate [options] "prompt"
   --device NAME          cpu, cuda:0, rocm:0, ... (default: a GPU if there is one, else the CPU)
   --dtype T              f32, bf16, f16 (default: as stored; f32 on the CPU)
   --cache-type T         q8_0 or f8e4m3: keys and values in 8 bits (default: the dtype)
-  --max-tokens N         (default 200)
+  --max-tokens N         (default 200; 20 on the reference engine, which takes about a second for each)
   --temperature T        0 is greedy (default 0.8)
   --top-k K  --top-p P  --min-p P  --repetition-penalty R
   --seed S               the same seed gives the same text (default: from the clock)
@@ -35,6 +35,9 @@ const OPTIONS = {
 } as const;
 type Values = Partial<Record<keyof typeof OPTIONS, string | boolean>>;
 
+/** How many tokens are written where nobody says, and on the slow reference engine. */
+const [TOKENS, FEW_TOKENS] = [200, 20];
+
 /** How tokens are drawn, as the options say it; what they leave open is undefined. */
 function samplingOf(v: Values) {
   const of = (name: keyof typeof OPTIONS): number | undefined =>
@@ -46,7 +49,7 @@ function samplingOf(v: Values) {
     minP: of('min-p'),
     repetitionPenalty: of('repetition-penalty'),
     seed: of('seed'),
-    maxTokens: of('max-tokens') ?? 200,
+    maxTokens: of('max-tokens'),
   };
 }
 
@@ -64,10 +67,19 @@ export async function run(argv: readonly string[]): Promise<number> {
   // All ranks draw the same tokens.
   const seed = sampling.seed ?? (world ? await sharedClock(world) : Date.now());
   const given = Object.fromEntries(Object.entries({ ...sampling, seed }).filter(([, value]) => value !== undefined));
-  checkRequest({ prompt: [0], ...given }, 1);
+  checkRequest({ prompt: [0], maxTokens: TOKENS, ...given }, 1);
   const { device, model, seconds } = await openModel('generate', v, { world, experts });
   const loaded = seconds();
+  // Of several ranks each may have another engine, and all must draw as many tokens.
+  const slow = !world && sampling.maxTokens === undefined && (await isReference(device));
+  const maxTokens = sampling.maxTokens ?? (slow ? FEW_TOKENS : TOKENS);
+  if (slow)
+    console.error(
+      `${maxTokens} tokens instead of ${TOKENS}, as the reference engine takes about a second for each; ` +
+        '--max-tokens asks for more',
+    );
   const abort = new AbortController();
+  const { signal } = abort;
   const stop = (): void => abort.abort();
   // A rank that stopped alone would leave the others waiting: there a signal ends the process, and the others with it.
   if (!world) process.once('SIGINT', stop);
@@ -75,7 +87,7 @@ export async function run(argv: readonly string[]): Promise<number> {
   write(prompt);
   let text = '';
   let stats: GenerateStats | undefined;
-  for await (const piece of model.generate(prompt, { ...given, signal: abort.signal, onDone: (s) => (stats = s) })) {
+  for await (const piece of model.generate(prompt, { ...given, maxTokens, signal, onDone: (s) => (stats = s) })) {
     write(piece);
     text += piece;
   }

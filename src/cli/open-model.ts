@@ -49,6 +49,8 @@ export async function openModel(command: string, v: ModelValues, place: ModelPla
   const devices = await import('../tensor/device.js');
   const models = await import('../engine/language-model.js');
   const device = world?.device ?? (v.device ? devices.Device.get(v.device) : devices.Device.best());
+  // Why a device is not what was hoped for is told before the work begins, not after it.
+  await new Promise(setImmediate);
   const begin = performance.now();
   const bar = place.bar ?? terminalBar(world);
   const model = await models.LanguageModel.load(from, {
@@ -62,6 +64,12 @@ export async function openModel(command: string, v: ModelValues, place: ModelPla
   });
   bar?.end();
   return { model, device, seconds: () => (performance.now() - begin) / 1000 };
+}
+
+/** Whether a device is the reference engine: a token of the built-in model takes it a second. */
+export async function isReference(device: Device): Promise<boolean> {
+  const { ReferenceBackend } = await import('../backends/reference.js');
+  return device.backend instanceof ReferenceBackend;
 }
 
 export const parameterSize = (n: number): string =>

@@ -17,7 +17,7 @@ export function probe(name: string): Probe {
     // The reference engine may serve under the name of an engine that could not be opened: that proves nothing about
     // it.
     if (name !== 'reference' && device.backend instanceof ReferenceBackend)
-      return { name, missing: `${name} could not be opened; the reference engine serves in its place` };
+      return { name, missing: `there is no engine for ${name} here; the reference engine serves in its place, slowly` };
     // The emulator itself needs nothing; what it runs comes from hipRTC.
     const compiles = name.startsWith('emu:') ? device.backend.gpu?.context.functions.compiles() : true;
     if (typeof compiles === 'string')
