@@ -22,19 +22,20 @@ Bad: [x](javascript:alert(1)) <img src=x onerror="window.hacked=1"> <script>wind
    - inner
 2. second
 
-| a | b |
+| identifier | b |
 |---|---|
-| 1 | 2 |
+| 1 | ${'wide '.repeat(60)}|
 
 \`\`\`ts
 const x: number = 42; // the answer
 console.log("<b>" + x);
 \`\`\`
 `;
-function* answerTo(prompt: string): Generator<string | number> {
+function* answerTo(prompt: string): Generator<string | number | Error> {
   const asked = prompt.slice(prompt.lastIndexOf('<|im_start|>user\n') + 17, prompt.lastIndexOf('<|im_end|>'));
   if (asked === 'rich') yield* RICH.match(/[^]{1,7}/g) ?? [];
   else if (asked === 'think') yield* ['<think>let me see', '</think>', 'Done.'];
+  else if (asked === 'broken') yield* ['So ', new Error('no')];
   else if (asked === 'endless') for (;;) yield* ['on ', 5];
   else yield* ['You said ', `“${asked}”`, prompt.includes('pirate') ? ', arr' : '', '.'];
 }
@@ -141,11 +142,23 @@ describe('the pages', { skip }, () => {
     assert.equal(await page.locator('details.reasoning').getAttribute('open'), null);
   });
 
+  test('what went wrong is told with the id that the log has', async () => {
+    const page = await open();
+    await say(page, 'broken');
+    const error = page.locator('.message.assistant .error');
+    await error.waitFor();
+    assert.match((await error.textContent()) ?? '', /^an error inside the server; .* request id: req_\w{32}$/);
+  });
+
   test('a phone: nothing is wider than the screen, conversations slide in', async () => {
     const page = await open('/', { viewport: { width: 375, height: 700 }, hasTouch: true, colorScheme: 'dark' });
     await say(page, 'rich');
     await answered(page, 'the answer');
     assert.ok(await page.evaluate('document.documentElement.scrollWidth <= window.innerWidth'));
+    const lines = await page.evaluate(
+      "(() => { const r = new Range(); r.selectNodeContents(document.querySelector('th')); return r.getClientRects().length; })()",
+    );
+    assert.equal(lines, 1, 'a word in the head of a table is not cut');
     assert.equal(await page.evaluate('document.documentElement.dataset.theme'), 'dark');
     const boxes = await Promise.all(['#input', '#send'].map((at) => page.locator(at).boundingBox()));
     assert.deepEqual([boxes[1]?.y, boxes[1]?.height], [boxes[0]?.y, boxes[0]?.height], 'side by side, equally high');

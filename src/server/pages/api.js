@@ -10,10 +10,15 @@ export class ServerError extends Error {
     this.code = code;
   }
 }
+/** What the server says went wrong; of what its log tells more, with the id that it stands under there. */
+function told(response, error, status) {
+  const id = status >= 500 && response.headers.get('x-request-id');
+  const message = error?.message ?? `the server answered ${status}`;
+  return new ServerError(id ? `${message}: ${id}` : message, status, error?.code);
+}
 async function failed(response) {
   const body = await response.json().catch(() => ({}));
-  const message = body.error?.message ?? `the server answered ${response.status}`;
-  return new ServerError(message, response.status, body.error?.code);
+  return told(response, body.error, response.status);
 }
 
 export async function get(path) {
@@ -50,10 +55,12 @@ export async function streamChat(request, signal, onDelta) {
   if (!response.ok) throw await failed(response);
   const result = { finish: null, usage: null, firstMs: null, seconds: 0 };
   let first = 0;
+  let whole = false;
   for await (const data of events(response.body)) {
-    if (data === '[DONE]') break;
+    whole = data === '[DONE]';
+    if (whole) break;
     const chunk = JSON.parse(data);
-    if (chunk.error) throw new ServerError(chunk.error.message, 500, chunk.error.code);
+    if (chunk.error) throw told(response, chunk.error, 500);
     if (chunk.usage) result.usage = chunk.usage;
     const [choice] = chunk.choices;
     if (!choice) continue;
@@ -65,6 +72,7 @@ export async function streamChat(request, signal, onDelta) {
     if (content || reasoning) onDelta({ content: content ?? '', reasoning: reasoning ?? '' });
     result.finish = choice.finish_reason ?? result.finish;
   }
+  if (!whole) throw new ServerError('the answer was cut off on its way', 502);
   result.seconds = first ? (performance.now() - first) / 1000 : 0;
   return result;
 }
