@@ -84,6 +84,79 @@ test('bags of embeddings: those in which nothing counts are 0; weights of lists,
   );
 });
 
+test('where no target counts, no gradient is NaN; NaN among what is ignored stays out', () => {
+  const x = randn([2, 4], { seed: 1 }).requireGrad();
+  for (const options of [{}, { labelSmoothing: 0.1 }, { weight: tensor([1, 2, 3, 4]) }]) {
+    const loss = nn.losses.crossEntropy(x, ids(2, 2), { ignoreIndex: 2, ...options });
+    assert.ok(Number.isNaN(loss.item()), "PyTorch's, too, is 0 / 0");
+    assert.deepEqual(loss.backward().of(x).flatten().toArray(), new Array(8).fill(0));
+  }
+  const spoilt = tensor([
+    [NaN, 1],
+    [1, 2],
+  ]);
+  assert.ok(Math.abs(nn.losses.crossEntropy(spoilt, ids(-100, 1)).item() - 0.313262) < 1e-6);
+});
+
+test('options of losses outside of their rules are refused by name', () => {
+  const [x, y] = [randn([2, 4], { seed: 1 }), randn([2, 4], { seed: 2 })];
+  const [a, b, signs] = [randn([3], { seed: 1 }), randn([3], { seed: 2 }), tensor([1, -1, 1])];
+  const { losses } = nn;
+  const wrong: readonly (readonly [call: () => unknown, message: RegExp])[] = [
+    [
+      () => losses.crossEntropy(x, ids(0, 1), { weight: tensor([1, 2]) }),
+      /weight is \[2\]; the 4 classes of \[2, 4\] take/,
+    ],
+    [() => losses.nll(x, ids(0, 1), { weight: zeros([5]) }), /nll: weight is \[5\]/],
+    [() => losses.crossEntropy(x, y.softmax(1), { weight: tensor([1]) }), /crossEntropy: weight is \[1\]/],
+    [() => losses.crossEntropy(x, ids(0, 1), { labelSmoothing: 2 }), /labelSmoothing 2 is not a number from 0 to 1/],
+    [
+      () => losses.linearCrossEntropy(x, zeros([3, 4]), ids(0, 1), { labelSmoothing: -1 }),
+      /linearCrossEntropy: labelSmoothing -1 is not/,
+    ],
+    [() => losses.huber(x, y, { delta: -1 }), /huber: delta -1 is not a number above 0/],
+    [() => losses.multiMargin(x, ids(0, 1), { p: 3 as never }), /multiMargin: p 3 is neither 1 nor 2/],
+    [() => losses.marginRanking(a, b, signs, { margin: NaN }), /marginRanking: margin NaN is not a number/],
+    [() => losses.hingeEmbedding(a, signs, { margin: '1' as never }), /hingeEmbedding: margin 1 is not a number/],
+    [() => losses.focal(a, b.gt(0), { alpha: 4 }), /focal: alpha 4 is not a number from 0 to 1/],
+    [() => losses.focal(a, b.gt(0), { gamma: -1 }), /focal: gamma -1 is not a number of at least 0/],
+    [
+      () => losses.bce(x.sigmoid(), y.sigmoid(), { weight: zeros([3, 2, 4]) }),
+      /weight \[3, 2, 4\] does not broadcast to/,
+    ],
+    [() => losses.bceWithLogits(x, y, { posWeight: zeros([3, 1, 1]) }), /posWeight \[3, 1, 1\] does not broadcast to/],
+    [() => losses.gaussianNll(a, b, tensor([1, -1, 1])), /gaussianNll: -1 is no variance/],
+    [() => losses.gaussianNll(a, b, zeros([2, 3])), /gaussianNll: variance \[2, 3\] does not broadcast to \[3\]/],
+  ];
+  for (const [call, message] of wrong) assert.throws(call, message);
+  assert.equal(losses.bceWithLogits(x, y, { weight: tensor([[1], [2]]), reduction: 'none' }).shape.join(), '2,4');
+});
+
+test('recurrent layers name what does not fit: features, states', () => {
+  const lstm = new nn.LSTM(3, 4, { layers: 2 });
+  const x = randn([2, 5, 3], { seed: 1 });
+  assert.throws(() => lstm.forward(x.narrow(2, 0, 2)), /LSTM: \[2, 5, 2\] has 2 features, and its inputs are 3/);
+  assert.throws(() => lstm.run(x, { h: zeros([2, 2, 4]) } as never), /LSTM: a state is \{ h, c \}.*c is undefined/);
+  const state = { h: zeros([2, 3, 4]), c: zeros([2, 3, 4]) };
+  assert.throws(() => lstm.run(x, state), /h of the state is \[2, 3, 4\], not \[2, 2, 4\]/);
+  lstm.run(x, lstm.run(x).state);
+});
+
+test('numbers that would be taken without a word: probabilities as text, epsilons, lengths, scales', () => {
+  assert.throws(() => new nn.Dropout('0.5' as never), /Dropout: probability 0.5 is not/);
+  assert.throws(() => new nn.BatchNorm1d(3, { eps: -1 }), /BatchNorm1d: eps -1 is not a finite number from 0/);
+  assert.throws(() => new nn.GradScaler({ scale: -1 }), /GradScaler: scale -1 is not a number above 0/);
+  assert.throws(() => new nn.GradScaler({ growth: 1 }), /GradScaler: growth 1 is not a number above 1/);
+  assert.throws(() => new nn.GradScaler({ interval: 0.5 }), /GradScaler: interval 0.5 is not a whole number from 1/);
+  assert.throws(() => nn.stepDecay(2.5), /stepDecay: .* is 2.5, not a whole number from 1/);
+  assert.throws(() => nn.cosineRestarts(0), /cosineRestarts: the length of the first is 0/);
+  assert.throws(() => nn.cosineRestarts(3, 0.5), /cosineRestarts: what each is longer by is 0.5/);
+  assert.throws(
+    () => nn.clipGradNorm([tensor([3, 4])], 1, ...([1] as never[])),
+    /the norm is the root of squares alone/,
+  );
+});
+
 test('losses as modules answer what the functions do, and their weights move with them', () => {
   const [a, b, c] = [1, 2, 3].map((seed) => randn([4, 5], { seed }));
   const [p, t] = [a.sigmoid(), b.gt(0).cast('f32')];

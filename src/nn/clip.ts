@@ -35,7 +35,15 @@ export function clipFactor(grads: readonly Tensor[], max: number): { factor: Ten
   });
 }
 /** Gradients scaled down so that their joint norm is at most `max`; nothing is read back. */
-export function clipGradNorm(grads: readonly Tensor[], max: number): { grads: Tensor[]; norm: Tensor } {
+export function clipGradNorm(
+  grads: readonly Tensor[],
+  max: number,
+  ...more: never[]
+): { grads: Tensor[]; norm: Tensor } {
+  if (more.length > 0)
+    throw new ArgumentError(
+      'clipGradNorm: takes gradients and the largest norm; the norm is the root of squares alone',
+    );
   const { norm, factor } = clipFactor(asList('clipGradNorm', grads), max);
   return noGrad(() => ({ norm, grads: grads.map((g) => g.mul(factor.cast(g.dtype))) }));
 }

@@ -14,7 +14,8 @@ export class Dropout extends Layer {
   readonly generator: Generator | undefined;
   constructor(p = 0.5, generator?: Generator) {
     super();
-    if (!(p >= 0 && p < 1)) throw new ArgumentError(`Dropout: probability ${p} is not in [0, 1)`);
+    if (!(typeof p === 'number' && p >= 0 && p < 1))
+      throw new ArgumentError(`Dropout: probability ${String(p)} is not in [0, 1)`);
     if (generator !== undefined && !(generator instanceof Generator))
       throw new ArgumentError(`Dropout: ${String(generator)} stands where a Generator does; nothing is done in place`);
     this.p = p;

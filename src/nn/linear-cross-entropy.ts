@@ -58,7 +58,7 @@ const ROW = {
 function check(x: Tensor, weight: Tensor, target: Tensor, options: LinearCrossEntropyOptions): void {
   const op = ROW.name;
   requireOptions(op, options, ['ignoreIndex', 'labelSmoothing', 'reduction', 'rows']);
-  const { reduction = 'mean', rows = 1 } = options;
+  const { reduction = 'mean', rows = 1, labelSmoothing: spread = 0 } = options;
   const width = x.shape[x.rank - 1];
   const lead = x.shape.slice(0, -1);
   if (weight.rank !== 2 || weight.shape[1] !== width)
@@ -71,6 +71,8 @@ function check(x: Tensor, weight: Tensor, target: Tensor, options: LinearCrossEn
     );
   if (reduction !== 'mean' && reduction !== 'sum')
     throw new ArgumentError(`${op}: reduction ${JSON.stringify(reduction)}; known are mean, sum`);
+  if (!(typeof spread === 'number' && spread >= 0 && spread <= 1))
+    throw new ArgumentError(`${op}: labelSmoothing ${String(spread)} is not a number from 0 to 1`);
   if (!Number.isInteger(rows) || rows < 1) throw new ArgumentError(`${op}: rows ${rows} is not a whole number from 1`);
 }
 

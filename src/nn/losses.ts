@@ -2,13 +2,14 @@
 import { isFloat } from '../base/dtype.js';
 import { ArgumentError, ShapeError } from '../base/errors.js';
 import { formatShape, sameShape } from '../base/shape.js';
-import type {
-  BceOptions,
-  CrossEntropyOptions,
-  HuberOptions,
-  LossOptions,
-  NllOptions,
-  Reduction,
+import {
+  type BceOptions,
+  type CrossEntropyOptions,
+  type HuberOptions,
+  type LossOptions,
+  type NllOptions,
+  type Reduction,
+  requireWithin,
 } from '../ops/functional.js';
 import { requireOptions } from '../ops/kernel-row.js';
 import { innermost } from '../tensor/levels.js';
@@ -37,6 +38,12 @@ function sameShapes(op: string, x: Tensor, y: Tensor): void {
   requireTensors(op, x, y);
   if (!sameShape(x.shape, y.shape))
     throw new ShapeError(`${op}: input ${formatShape(x.shape)} and target ${formatShape(y.shape)} must have one shape`);
+}
+/** A number within bounds; NaN makes zeros or NaN of losses, and text is found far from here. */
+function requireNumber(op: string, name: string, value: unknown, least = -Infinity, most = Infinity): void {
+  if (typeof value === 'number' && Number.isFinite(value) && value >= least && value <= most) return;
+  const range = most < Infinity ? ` from ${least} to ${most}` : least > -Infinity ? ` of at least ${least}` : '';
+  throw new ArgumentError(`${op}: ${name} ${String(value)} is not a number${range}`);
 }
 const positive = (x: Tensor): Tensor => x.relu();
 
@@ -94,9 +101,10 @@ export function smoothL1(x: Tensor, y: Tensor, options: SmoothL1Options = {}): T
   );
 }
 
+const onHost = (t: Tensor): boolean => ['cpu', 'reference'].includes(t.device.name) && !innermost();
 /** On the host, where looking costs no wait: what is no probability is refused. */
 function requireProbabilities(op: string, p: Tensor): void {
-  if ((p.device.name !== 'cpu' && p.device.name !== 'reference') || innermost()) return;
+  if (!onHost(p)) return;
   const x = p.detach();
   const wrong = x.ge(0).logicalAnd(x.le(1)).logicalNot();
   if (wrong.any().item() !== 0)
@@ -121,6 +129,7 @@ function boundedLog(x: Tensor): Tensor {
 export function bce(p: Tensor, y: Tensor, options: Omit<BceOptions, 'posWeight'> = {}): Tensor {
   requireOptions('bce', options, ['reduction', 'weight']);
   sameShapes('bce', p, y);
+  requireWithin('bce', p, { ...options });
   requireProbabilities('bce', p);
   const t = y.cast(p.dtype);
   const each = t
@@ -167,6 +176,7 @@ export interface MarginOptions extends LossOptions {
 /** 1 - cosine where the target is 1, what the cosine has above the margin where it is -1. */
 export function cosineEmbedding(a: Tensor, b: Tensor, y: Tensor, options: MarginOptions = {}): Tensor {
   requireOptions('cosineEmbedding', options, ['reduction', 'margin']);
+  requireNumber('cosineEmbedding', 'margin', options.margin ?? 0);
   requireTensors('cosineEmbedding', y);
   sameShapes('cosineEmbedding', a, b);
   const eps = 1e-12;
@@ -206,6 +216,8 @@ export function tripletMargin(
   sameShapes('tripletMargin', anchor, positiveOne);
   sameShapes('tripletMargin', anchor, negative);
   const { margin = 1, p = 2, eps = 1e-6, swap = false } = options;
+  requireNumber('tripletMargin', 'margin', margin);
+  requireNumber('tripletMargin', 'eps', eps, 0);
   const distance = options.distance ?? ((a: Tensor, b: Tensor): Tensor => a.sub(b).affine(1, eps).norm(p, [-1], false));
   const far = distance(anchor, negative);
   const apart = swap ? far.minimum(distance(positiveOne, negative)) : far;
@@ -219,6 +231,7 @@ export function tripletMargin(
 /** max(0, -y (a - b) + margin): a should be larger where y is 1, b where it is -1. */
 export function marginRanking(a: Tensor, b: Tensor, y: Tensor, options: MarginOptions = {}): Tensor {
   requireOptions('marginRanking', options, ['reduction', 'margin']);
+  requireNumber('marginRanking', 'margin', options.margin ?? 0);
   sameShapes('marginRanking', a, b);
   requireTensors('marginRanking', y);
   const each = positive(
@@ -232,6 +245,7 @@ export function marginRanking(a: Tensor, b: Tensor, y: Tensor, options: MarginOp
 /** x where the target is 1, what it lacks of the margin (1) where it is -1. */
 export function hingeEmbedding(x: Tensor, y: Tensor, options: MarginOptions = {}): Tensor {
   requireOptions('hingeEmbedding', options, ['reduction', 'margin']);
+  requireNumber('hingeEmbedding', 'margin', options.margin ?? 1);
   sameShapes('hingeEmbedding', x, y);
   return reduced('hingeEmbedding', y.gt(0).where(x, positive(x.affine(-1, options.margin ?? 1))), options.reduction);
 }
@@ -256,6 +270,8 @@ export interface MultiMarginOptions extends MarginOptions {
 /** What the target's score lacks of being a margin (1) above the others, over the classes of (batch, classes). */
 export function multiMargin(x: Tensor, target: Tensor, options: MultiMarginOptions = {}): Tensor {
   requireOptions('multiMargin', options, ['reduction', 'margin', 'p']);
+  requireNumber('multiMargin', 'margin', options.margin ?? 1);
+  if (![undefined, 1, 2].includes(options.p)) throw new ArgumentError(`multiMargin: p ${options.p} is neither 1 nor 2`);
   requireTensors('multiMargin', x, target);
   if (x.rank !== 2 || !sameShape(target.shape, [x.shape[0]]) || isFloat(target.dtype))
     throw new ShapeError(
@@ -286,6 +302,8 @@ export function focal(x: Tensor, y: Tensor, options: FocalOptions = {}): Tensor 
   sameShapes('focal', x, y);
   const { gamma = 2 } = options;
   const alpha = 'alpha' in options ? options.alpha : 0.25;
+  requireNumber('focal', 'gamma', gamma, 0);
+  if (alpha !== undefined) requireNumber('focal', 'alpha', alpha, 0, 1);
   const t = y.cast(x.dtype);
   const each = x.bceWithLogits(t, { reduction: 'none' });
   const p = x.sigmoid();
@@ -338,11 +356,24 @@ export interface GaussianOptions extends LossOptions {
   /** Adds the constant, ln(2 pi) / 2; default false. */
   readonly full?: boolean;
 }
+/** On the host, where looking costs no wait. */
+function requireVariance(v: Tensor): void {
+  if (onHost(v) && v.lt(0).any().item() !== 0)
+    throw new ArgumentError(`gaussianNll: ${v.min().item()} is no variance, which is at least 0`);
+}
 /** The negative logarithm of the density of normal numbers of given mean and variance, without its constant. */
 export function gaussianNll(mean: Tensor, y: Tensor, variance: Tensor, options: GaussianOptions = {}): Tensor {
   requireOptions('gaussianNll', options, ['reduction', 'eps', 'full']);
   sameShapes('gaussianNll', mean, y);
   requireTensors('gaussianNll', variance);
+  requireNumber('gaussianNll', 'eps', options.eps ?? 1e-6, 0);
+  const own =
+    variance.rank <= mean.rank && variance.shape.every((n, i) => n === 1 || n === mean.shape.at(i - variance.rank));
+  if (!own)
+    throw new ShapeError(
+      `gaussianNll: variance ${formatShape(variance.shape)} does not broadcast to ${formatShape(mean.shape)}`,
+    );
+  requireVariance(variance.detach());
   // Held above eps for the value alone, as in PyTorch: a variance below it still learns to grow.
   const v = variance.add(
     variance

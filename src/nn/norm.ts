@@ -253,8 +253,10 @@ export class BatchNorm extends Layer {
     const bySize = typeof first === 'number';
     const options = (bySize ? (second ?? {}) : given) as BatchNormConfig & MakeOptions;
     requireOptions(new.target.name, options, ['eps', 'momentum', 'affine', ...(bySize ? MAKE_OPTIONS : [])]);
-    this.eps = options.eps ?? 1e-5;
-    const { momentum = 0.1 } = options;
+    const { momentum = 0.1, eps = 1e-5 } = options;
+    if (!(typeof eps === 'number' && eps >= 0 && eps < Infinity))
+      throw new ArgumentError(`${new.target.name}: eps ${String(eps)} is not a finite number from 0`);
+    this.eps = eps;
     // PyTorch's None, a mean over all batches so far, would be taken for the default.
     if (typeof momentum !== 'number' || !(momentum >= 0 && momentum <= 1))
       throw new ArgumentError(`${new.target.name}: momentum ${String(momentum)} is not a number from 0 to 1`);

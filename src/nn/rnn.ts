@@ -1,7 +1,7 @@
 // Recurrent layers over (batch, time, features): RNN, LSTM and GRU of several layers and both directions, and their
 // cells; the input's products are made for all steps at once.
 import { ArgumentError, ShapeError } from '../base/errors.js';
-import { formatShape } from '../base/shape.js';
+import { formatShape, sameShape } from '../base/shape.js';
 import { requireOptions, requireWhole } from '../ops/kernel-row.js';
 import { cat, stack, tensor, zeros } from '../tensor/create.js';
 import { Tensor } from '../tensor/tensor.js';
@@ -234,6 +234,12 @@ abstract class Recurrent<S extends GruState> extends Module {
       throw new ShapeError(
         `${this.constructor.name}: takes (batch, time, features) with a step at least, not ${formatShape(x.shape)}`,
       );
+    const inputs = this.weights(0, false).ih.shape[1];
+    if (x.shape[2] !== inputs)
+      throw new ShapeError(
+        `${this.constructor.name}: ${formatShape(x.shape)} has ${x.shape[2]} features, and its inputs are ${inputs}`,
+      );
+    if (initial) this.#checkState(initial, x.shape[0]);
     const live = options.lengths && liveSteps(this.constructor.name, x, options.lengths);
     const directions = this.bidirectional ? [false, true] : [this.reverse];
     const last: S[] = [];
@@ -251,6 +257,23 @@ abstract class Recurrent<S extends GruState> extends Module {
       if (this.training && layer < this.layers - 1) y = dropout(y, this.dropout);
     }
     return { output: y, state: this.#parts((p) => stack(last.map((s) => s[p] as Tensor))) };
+  }
+  /** One vector for each layer, direction and sequence, in each of the parts. */
+  #checkState(state: S, batch: number): void {
+    const want = [this.layers * (this.bidirectional ? 2 : 1), batch, this.hidden];
+    for (const part of this.#kind.parts) {
+      const t = (state as unknown as Record<string, unknown>)[part];
+      if (!(t instanceof Tensor))
+        throw new ArgumentError(
+          `${this.constructor.name}: a state is { ${this.#kind.parts.join(', ')} }, tensors as run() answers them; ` +
+            `${part} is ${t === null ? 'null' : typeof t}`,
+        );
+      if (!sameShape(t.shape, want))
+        throw new ShapeError(
+          `${this.constructor.name}: ${part} of the state is ${formatShape(t.shape)}, not ${formatShape(want)}: ` +
+            '(layers and directions, batch, hidden)',
+        );
+    }
   }
   #partOf(state: S, at: number): S {
     return this.#parts((p) => (state[p] as Tensor).narrow(0, at, 1).squeeze([0]));

@@ -1,14 +1,20 @@
 // Learning-rate schedules: functions from the step number to a factor.
+import { ArgumentError } from '../base/errors.js';
+
+function requireSteps(schedule: string, what: string, steps: number): void {
+  if (!(Number.isInteger(steps) && steps > 0))
+    throw new ArgumentError(`${schedule}: ${what} is ${String(steps)}, not a whole number from 1`);
+}
 /** From a step number, counted from 0, to what the rate is multiplied by. */
 export type Schedule = (step: number) => number;
 
 /** The rate as it is. */
 export const constantRate = (): Schedule => () => 1;
 /** Multiplied by `factor` every so many steps. */
-export const stepDecay =
-  (every: number, factor = 0.1): Schedule =>
-  (step) =>
-    factor ** Math.floor(step / every);
+export const stepDecay = (every: number, factor = 0.1): Schedule => {
+  requireSteps('stepDecay', 'the number of steps between two', every);
+  return (step) => factor ** Math.floor(step / every);
+};
 /** Multiplied by `factor` at every step. */
 export const exponentialDecay =
   (factor: number): Schedule =>
@@ -73,9 +79,11 @@ export const polynomialDecay =
   (step) =>
     (1 - Math.min(1, step / total)) ** power;
 /** Cosines that begin anew after `first` steps, each `times` as long as the one before. */
-export const cosineRestarts =
-  (first: number, times = 1, end = 0): Schedule =>
-  (step) => {
+export const cosineRestarts = (first: number, times = 1, end = 0): Schedule => {
+  // Without these rules the search below might never come to the step.
+  requireSteps('cosineRestarts', 'the length of the first', first);
+  requireSteps('cosineRestarts', 'what each is longer by', times);
+  return (step) => {
     let [at, length] = [step, first];
     while (at >= length) {
       at -= length;
@@ -83,6 +91,7 @@ export const cosineRestarts =
     }
     return end + ((1 - end) * (1 + Math.cos((Math.PI * at) / length))) / 2;
   };
+};
 /** From `start` up to 1 and down again, over and over. */
 export const triangle =
   (up: number, start = 0.1, down = up): Schedule =>

@@ -180,6 +180,13 @@ export class GradScaler {
     this.growth = options.growth ?? 2;
     this.backoff = options.backoff ?? 0.5;
     this.interval = options.interval ?? 2000;
+    const wrong = (name: 'scale' | 'growth' | 'backoff' | 'interval', rule: string): never => {
+      throw new ArgumentError(`GradScaler: ${name} ${String(this[name])} is not ${rule}`);
+    };
+    if (!(this.scale > 0 && this.scale < Infinity)) wrong('scale', 'a number above 0');
+    if (!(this.growth > 1 && this.growth < Infinity)) wrong('growth', 'a number above 1');
+    if (!(this.backoff > 0 && this.backoff < 1)) wrong('backoff', 'a number above 0 and below 1');
+    if (!(Number.isInteger(this.interval) && this.interval > 0)) wrong('interval', 'a whole number from 1');
   }
   /** The loss to call backward on, so that small gradients do not vanish in f16. */
   scaleLoss(loss: Tensor): Tensor {

@@ -5,7 +5,7 @@ import { ArgumentError, DTypeError, ShapeError } from '../base/errors.js';
 import { formatShape, normalizeDim, sameShape, type Shape } from '../base/shape.js';
 import type { Tensor } from '../tensor/tensor.js';
 import { wide } from './composites.js';
-import { composite, requireNumbers, requireOptions, requireWhole } from './kernel-row.js';
+import { composite, requireNumbers, requireOptions, requireTensor, requireWhole } from './kernel-row.js';
 import {
   rows,
   type CompositeErrorSample,
@@ -79,6 +79,18 @@ function sameSizes(op: string, x: Tensor, y: Tensor): void {
     throw new ShapeError(`${op}: input ${formatShape(x.shape)} and target ${formatShape(y.shape)} must have one shape`);
 }
 
+/** Factors that broadcast to the losses, but do not make more of them: a mean would be over the same ones repeatedly. */
+export function requireWithin(op: string, x: Tensor, factors: Readonly<Record<string, unknown>>): void {
+  for (const name of ['weight', 'posWeight']) {
+    const t = factors[name] as Tensor | undefined;
+    requireTensor(op, name, t);
+    if (!t) continue;
+    const from = x.rank - t.rank;
+    if (from < 0 || t.shape.some((n, i) => n !== 1 && n !== x.shape[from + i]))
+      throw new ShapeError(`${op}: ${name} ${formatShape(t.shape)} does not broadcast to ${formatShape(x.shape)}`);
+  }
+}
+
 /** Log-probabilities (..., classes) and targets (...) as (n, classes) and (n). */
 function flatten(op: string, x: Tensor, target: Tensor): [Tensor, Tensor] {
   if (x.rank < 1 || !sameShape(x.shape.slice(0, -1), target.shape)) {
@@ -95,12 +107,24 @@ function flatten(op: string, x: Tensor, target: Tensor): [Tensor, Tensor] {
   return [x.reshape([-1, x.shape[x.rank - 1]]), target.reshape([-1])];
 }
 
+/** One weight a class, or numbers of classes would be looked up in a list that says nothing of some of them. */
+function checkClassOptions(op: string, x: Tensor, { weight, labelSmoothing: spread = 0 }: CrossEntropyOptions): void {
+  requireTensor(op, 'weight', weight);
+  const classes = x.shape[x.rank - 1];
+  if (weight && x.rank > 0 && !sameShape(weight.shape, [classes]))
+    throw new ShapeError(
+      `${op}: weight is ${formatShape(weight.shape)}; the ${classes} classes of ${formatShape(x.shape)} take ` +
+        `${formatShape([classes])}, one number each`,
+    );
+  if (!(typeof spread === 'number' && spread >= 0 && spread <= 1))
+    throw new ArgumentError(`${op}: labelSmoothing ${String(spread)} is not a number from 0 to 1`);
+}
 /** Picked log-probabilities with their weights; targets to ignore weigh nothing. */
 function picked(
   x: Tensor,
   target: Tensor,
   o: NllOptions,
-): { losses: Tensor; weights: Tensor | undefined; keep: Tensor | undefined; safe: Tensor } {
+): { losses: Tensor; byClass: Tensor | undefined; weights: Tensor | undefined; keep: Tensor | undefined } {
   const ignore = o.ignoreIndex ?? -100;
   const unsigned = target.dtype === 'u8' || target.dtype === 'u32';
   const keep = unsigned && ignore < 0 ? undefined : target.ne(ignore);
@@ -108,12 +132,14 @@ function picked(
   const losses = x.gather(1, safe.unsqueeze(1)).squeeze([1]).neg();
   const byClass = o.weight?.cast(x.dtype).indexSelect(0, safe);
   const mask = keep?.cast(x.dtype);
-  return { losses, keep, safe, weights: byClass && mask ? byClass.mul(mask) : (byClass ?? mask) };
+  return { losses, keep, byClass, weights: byClass && mask ? byClass.mul(mask) : (byClass ?? mask) };
 }
 
 function nllOf(op: string, x: Tensor, target: Tensor, o: NllOptions, shape: Shape): Tensor {
-  const { losses, weights } = picked(x, target, o);
-  const weighted = weights ? losses.mul(weights) : losses;
+  const { losses, byClass, weights, keep } = picked(x, target, o);
+  const heavy = byClass ? losses.mul(byClass) : losses;
+  // Chosen, not multiplied by 0: NaN among what is ignored stays out, and where all is ignored no gradient is NaN.
+  const weighted = keep ? keep.where(heavy, heavy.constant(0)) : heavy;
   if (o.reduction === 'mean' || o.reduction === undefined)
     return weights ? weighted.sum().div(weights.sum()) : weighted.mean();
   return reduced(op, weighted.reshape(shape), o.reduction);
@@ -369,6 +395,7 @@ export const functional = rows({
     formula: '-x[target], averaged; x holds log-probabilities over the last dimension',
     compose: (x: Tensor, target: Tensor, options: NllOptions = {}): Tensor => {
       requireOptions('nll', options, ['reduction', 'weight', 'ignoreIndex']);
+      checkClassOptions('nll', x, options);
       const [flat, ids] = flatten('nll', x, target);
       return wide(flat, (w) => nllOf('nll', w, ids, options, target.shape));
     },
@@ -399,6 +426,7 @@ export const functional = rows({
       'the shape of x',
     compose: (x: Tensor, target: Tensor, options: CrossEntropyOptions = {}): Tensor => {
       requireOptions('crossEntropy', options, ['reduction', 'weight', 'ignoreIndex', 'labelSmoothing']);
+      checkClassOptions('crossEntropy', x, options);
       const { labelSmoothing: spread = 0, ...rest } = options;
       if (isFloat(target.dtype)) return softCrossEntropy(x, target, options);
       const [flat, ids] = flatten('crossEntropy', x, target);
@@ -409,7 +437,7 @@ export const functional = rows({
         const { weights, keep } = picked(logs, ids, rest);
         const byClass = rest.weight ? logs.mul(rest.weight.cast(w.dtype)) : logs;
         const even = byClass.sum([1], false).affine(-1 / w.shape[1], 0);
-        const counted = keep ? even.mul(keep.cast(w.dtype)) : even;
+        const counted = keep ? keep.where(even, even.constant(0)) : even;
         const soft =
           rest.reduction === undefined || rest.reduction === 'mean'
             ? weights
@@ -443,8 +471,11 @@ export const functional = rows({
     formula: '(x - y)^2 / 2 within delta, delta (|x - y| - delta / 2) beyond, averaged',
     compose: (x: Tensor, y: Tensor, options: HuberOptions = {}): Tensor => {
       requireOptions('huber', options, ['reduction', 'delta']);
+      const { delta = 1 } = options;
+      if (!(typeof delta === 'number' && delta > 0))
+        throw new ArgumentError(`huber: delta ${String(delta)} is not a number above 0`);
       sameSizes('huber', x, y);
-      return wide(x, (w) => reduced('huber', huberOf(w, y.cast(w.dtype), options.delta ?? 1), options.reduction));
+      return wide(x, (w) => reduced('huber', huberOf(w, y.cast(w.dtype), delta), options.reduction));
     },
   }),
   bceWithLogits: composite({
@@ -453,6 +484,7 @@ export const functional = rows({
     compose: (x: Tensor, y: Tensor, options: BceOptions = {}): Tensor => {
       requireOptions('bceWithLogits', options, ['reduction', 'weight', 'posWeight']);
       sameSizes('bceWithLogits', x, y);
+      requireWithin('bceWithLogits', x, { ...options });
       return wide(x, (w) => {
         const t = y.cast(w.dtype);
         const soft = w.neg().softplus();
