@@ -211,7 +211,52 @@ test('a column of a product has the same bits wherever it stands, in whole tiles
         const [plain, other] = [columns, columns.indexSelect(0, there)].map((b) => a.matmul(b.t()).cast('f64'));
         const expected = plain.indexSelect(1, there);
         assert.deepEqual(other.toArray(), expected.toArray(), `${m} rows of ${k} ${dtype}`);
+        if (m < 3) continue; // rows of B are added to sums in memory, those beside vectors without one rounding less
+        const rows = columns.t().copy();
+        const [still, shifted] = [rows, rows.indexSelect(1, there)].map((b) => a.matmul(b).cast('f64'));
+        assert.deepEqual(
+          shifted.toArray(),
+          still.indexSelect(1, there).toArray(),
+          `${m} rows of ${k} by rows, ${dtype}`,
+        );
       }
+});
+
+test('products of some rows by rows of a matrix have every column, of whole strips, of vectors and of what is left', () => {
+  const small = (n: number, of: number): number[] => Array.from({ length: n }, (_, i) => ((i * 7 + (i >> 3)) % of) - 2);
+  for (const dtype of ['f32', 'f64', 'f16', 'bf16'] as const)
+    for (const [m, n, k] of [
+      [3, 16, 16],
+      [4, 97, 17],
+      [5, 64, 33],
+      [7, 399, 15],
+      [9, 800, 31],
+      [16, 415, 40],
+      [20, 130, 20],
+      [33, 40, 8],
+      [3, 1030, 1],
+    ]) {
+      const [a, b] = [small(m * k, 5), small(k * n, 4)];
+      const expected = Array.from({ length: m * n }, (_, e) => {
+        let sum = 0; // a whole number below 256, which every one of the dtypes has
+        for (let q = 0; q < k; q++) sum += a[Math.floor(e / n) * k + q] * b[q * n + (e % n)];
+        return sum;
+      });
+      const x = Tensor.from(a, { device: cpu }).cast(dtype).reshape([m, k]);
+      const y = Tensor.from(b, { device: cpu }).cast(dtype).reshape([k, n]);
+      const answers = [x.matmul(y), x.t().copy().t().matmul(y), y.t().matmul(x.t()).t()];
+      for (const [i, got] of answers.entries())
+        assert.deepEqual(
+          [
+            ...got
+              .castTo('f64')
+              .reshape([m * n])
+              .toArray(),
+          ],
+          expected,
+          `${m}x${k} by ${n} ${dtype}, ${i}`,
+        );
+    }
 });
 
 test('products of bf16 are sums in double, rounded, whatever lies transposed and however small the numbers are', () => {

@@ -296,6 +296,7 @@ template <class S> void rectangles(const Product& p, bool accumulate) {
 }
 
 #include "matmul-rows.h"
+#include "matmul-strips.h"
 
 #if defined(WICK_AMX)
 #include "tiles.h"
@@ -338,6 +339,7 @@ template <class S> void product(const Product& given, bool accumulate) {
   if (!p.pictures && p.n <= FEW && p.m > p.n) p = turned(given);
   if (takenByTiles<S>(p, accumulate)) return;
   if (p.pictures) convolution<S>(p, accumulate);
+  else if (p.m > 2 && takenByStrips<S>(p, accumulate)) return;
   else if (p.m <= FEW) fewRows<S>(p, accumulate);
   else if (p.m <= SOME && p.n > p.m && p.b.row == 1) someRows<S>(p, accumulate);
   else if (worthRectangles<S>(p)) rectangles<S>(p, accumulate);
