@@ -461,6 +461,7 @@ TOKENS = {
         'roberta': ('roberta', {**COUNTED, 'hidden_act': 'relu'}),
         'roberta-b': ('roberta', {**COUNTED, 'tie_word_embeddings': False}),
         'distilbert': ('distilbert', dict(dim=48, n_layers=1, n_heads=4, hidden_dim=64)),
+        'xlm-w': ('xlm', dict(emb_dim=48, n_layers=1, n_heads=4, n_langs=2, pad_token_id=2)),
         'electra': ('electra', {**SHORT, 'embedding_size': 20, 'hidden_act': 'relu'}),
         'albert': ('albert', {**SHORT, 'embedding_size': 20}),
         'rembert': ('rembert', {**SHORT, 'input_embedding_size': 20, 'output_embedding_size': 24}),
@@ -486,6 +487,7 @@ TOKENS = {
         'gpt2-c': ('gpt2', {**SHORT, 'num_labels': 2}),
     }),
     'spans': (AutoModelForQuestionAnswering, {
+        'flaubert-q': ('flaubert', dict(emb_dim=48, n_layers=1, n_heads=4, pad_token_id=2)),
         'roberta-q': ('roberta', COUNTED),
         'modernbert-q': ('modernbert', SHORT),
     }),
@@ -719,17 +721,23 @@ HEARING = dict(vocab_size=20, hidden_size=32, num_hidden_layers=2, num_attention
                num_conv_pos_embeddings=8, num_conv_pos_embedding_groups=4, mask_time_prob=0.0, mask_feature_prob=0.0,
                classifier_proj_size=16, num_labels=3)
 STABLE = dict(HEARING, feat_extract_norm='layer', do_stable_layer_norm=True, conv_bias=True)
+CONFORMED = dict(HEARING, conv_depthwise_kernel_size=5)
 SOUND = {
-    AutoModel: {'hubert': ('hubert', dict(HEARING, feat_proj_layer_norm=False))},
+    AutoModel: {'hubert': ('hubert', dict(HEARING, feat_proj_layer_norm=False)),
+                'conformer-b': ('wav2vec2-conformer', dict(CONFORMED, position_embeddings_type='rotary', hidden_act='silu'))},
     AutoModelForCTC: {
         'wav2vec2': ('wav2vec2', dict(STABLE, adapter_attn_dim=8)),
         'wav2vec2-b': ('wav2vec2', dict(HEARING, num_conv_pos_embeddings=7, hidden_act='relu')),
         'hubert-b': ('hubert', STABLE),
         'unispeech': ('unispeech', HEARING), 'unispeech-sat': ('unispeech-sat', STABLE),
         'wavlm': ('wavlm', dict(HEARING, num_buckets=12, max_bucket_distance=20)),
+        'data2vec-audio': ('data2vec-audio', dict(HEARING, num_conv_pos_embeddings=2, conv_pos_kernel_size=6)),
+        'sew': ('sew', dict(HEARING, squeeze_factor=2)),
+        'conformer': ('wav2vec2-conformer', CONFORMED),
     },
     AutoModelForAudioClassification: {
         'wav2vec2-c': ('wav2vec2', HEARING),
+        'sew-b': ('sew', dict(HEARING, squeeze_factor=3, conv_dim=(16, 16, 32), num_conv_pos_embeddings=7)),
         'hubert-c': ('hubert', dict(STABLE, use_weighted_layer_sum=True)),
         'wavlm-b': ('wavlm', dict(STABLE, use_weighted_layer_sum=True, num_hidden_layers=3)),
     },
@@ -742,6 +750,25 @@ SPECTROGRAMS = {
     AutoModel: {'ast': ('audio-spectrogram-transformer', dict(PLAIN_AST, hidden_act='relu'))},
     AutoModelForAudioClassification: {'ast-b': ('audio-spectrogram-transformer', dict(PLAIN_AST, qkv_bias=False))},
 }
+
+
+BANDED = dict(vocab_size=20, hidden_size=32, num_hidden_layers=2, num_attention_heads=4, intermediate_size=40, num_labels=3,
+              feature_projection_input_dim=16, conv_depthwise_kernel_size=5, classifier_proj_size=12, mask_time_prob=0.0)
+BANDS = {
+    AutoModelForCTC: {'bands': ('wav2vec2-bert', dict(BANDED, left_max_position_embeddings=6))},
+    AutoModelForAudioClassification: {
+        'bands-b': ('wav2vec2-bert', dict(BANDED, position_embeddings_type='relative', layer_norm_eps=1e-2,
+                                          use_weighted_layer_sum=True))},
+}
+
+
+def band_answers(model, _, seed):
+    frames = torch.randn(2, 20, 16, generator=torch.Generator().manual_seed(seed))
+    mask = torch.ones(2, 20, dtype=torch.long)
+    mask[1, 14:] = 0
+    with torch.no_grad():
+        found = {'frames': frames, 'mask': mask, 'logits': model(frames, attention_mask=mask).logits}
+    return {k: v.numpy().astype(np.float32 if v.is_floating_point() else np.int32) for k, v in found.items()}
 
 
 def spectrogram_answers(model, _, seed):
@@ -1557,7 +1584,7 @@ def main():
         if named:
             run('tokens', table, ENCODER, named, make, token_answers)
     for stem, tables, answer in (('vision', VISION, vision_answers), ('sound', SOUND, sound_answers),
-                                 ('sound', SPECTROGRAMS, spectrogram_answers), ('speech', SPEECH, speech_answers),
+                                 ('sound', SPECTROGRAMS, spectrogram_answers), ('sound', BANDS, band_answers), ('speech', SPEECH, speech_answers),
                                  ('pictures', PICTURES, picture_answers), ('pictures', BLIPS, blip_answers)):
         for make, table in tables.items():
             names = [n for n in table if not sys.argv[1:] or stem in asked or f'{stem}:{n}' in asked]

@@ -6,6 +6,7 @@ import { test } from 'node:test';
 import { ArgumentError, UnsupportedError } from '../src/base/errors.js';
 import { SpeechModel } from '../src/models/index.js';
 import { loadModel } from '../src/models/load.js';
+import type { ConformerEncoder } from '../src/models/sound/conformer-encoder.js';
 import type { Moonshine } from '../src/models/sound/moonshine.js';
 import type { SpectrogramTransformer } from '../src/models/sound/spectrogram-transformer.js';
 import type { SoundEncoder } from '../src/models/sound/wav2vec2.js';
@@ -21,7 +22,7 @@ const open = (name: string, more: object = {}): SoundEncoder =>
     { kind: 'sound', device: 'cpu' },
   ).model;
 
-for (const name of Object.keys(hearing).filter((n) => !n.startsWith('ast')))
+for (const name of Object.keys(hearing).filter((n) => !/^(ast|bands)/.test(n)))
   test(`sound ${name}: the numbers of transformers, alone and padded behind`, () =>
     scope(() =>
       noGrad(() => {
@@ -57,6 +58,22 @@ for (const name of Object.keys(hearing).filter((n) => n.startsWith('ast')))
       }),
     ));
 
+for (const name of Object.keys(hearing).filter((n) => n.startsWith('bands')))
+  test(`sound ${name}: the numbers of transformers for energies of bands, padded behind`, () =>
+    scope(() =>
+      noGrad(() => {
+        const folder = familyFolder(name, (f) => f, hearing);
+        const { model } = loadModel<ConformerEncoder>(folder, { kind: 'sound', device: 'cpu' });
+        const [frames, mask, want] = ['frames', 'mask', 'logits'].map((key) => answerOf(name, key, 'sound'));
+        const got = model.forward(frames, mask);
+        assert.deepEqual(got.shape, want.shape);
+        const real = (x: Tensor): Tensor => (x.rank === 3 ? x.mul(mask.cast('f32').unsqueeze(2)) : x);
+        assert.ok(real(got.sub(want)).abs().max().item() / real(want).abs().max().item() <= 1e-4);
+        assert.throws(() => model.forward(frames.narrow(2, 0, 9)), /the model takes \(batch, moments, 16\)/);
+        model.dispose();
+      }),
+    ));
+
 test('sounds and configs that are not served are refused by name', () => {
   const short = zeros([1, 20], { device: 'cpu' });
   assert.throws(
@@ -68,6 +85,10 @@ test('sounds and configs that are not served are refused by name', () => {
     ['wav2vec2-b', { adapter_attn_dim: 8 }, /adapter_attn_dim is 8 without do_stable_layer_norm/],
     ['hubert', { conv_pos_batch_norm: true }, /conv_pos_batch_norm is true/],
     ['wavlm', { adapter_attn_dim: 8 }, /adapter_attn_dim is 8/],
+    ['conformer', { position_embeddings_type: 'relative_key' }, /position_embeddings_type is "relative_key"/],
+    ['conformer', { conv_depthwise_kernel_size: 4 }, /conv_depthwise_kernel_size is 4/],
+    ['bands', { add_adapter: true }, /add_adapter is true/],
+    ['bands', { use_intermediate_ffn_before_adapter: true }, /use_intermediate_ffn_before_adapter is true/],
   ];
   for (const [name, more, message] of refused)
     assert.throws(

@@ -36,6 +36,46 @@ for (const name of Object.keys(seeing))
       }),
     ));
 
+test('transformers writes the layers of vision models by other names, too', () =>
+  scope(() =>
+    noGrad(() => {
+      const inside = (name: string): string =>
+        name
+          .replace(/attention\.attention\.(query|key|value)/, (_, part: string) => `attention.${part[0]}_proj`)
+          .replace('attention.output.dense', 'attention.o_proj')
+          .replace('intermediate.dense', 'mlp.fc1')
+          .replace(/(\d)\.output\.dense/, '$1.mlp.fc2');
+      const stacked = (name: string): string => inside(name).replace('encoder.layer.', 'layers.');
+      const ways: [string, (name: string) => string][] = [
+        ['beit-c', stacked],
+        ['dinov2-c', inside],
+        [
+          'swin-c',
+          (name) =>
+            inside(name)
+              .replace(/attention\.self\.(query|key|value)/, (_, part) => `attention.${part[0]}_proj`)
+              .replace('attention.self.relative', 'attention.relative_position_bias.relative'),
+        ],
+        ['vit_msn-c', (name) => name.replace(/^vit\.encoder\./, 'encoder.')],
+      ];
+      for (const [name, to] of ways) {
+        const renamed = (tensors: object): object =>
+          Object.fromEntries(Object.entries(tensors).map(([key, t]) => [to(key), t]));
+        const more = name === 'swin-c' ? { path_norm: true, patch_norm: true } : {};
+        const folder = familyFolder(
+          name,
+          (f) => ({ config: { ...f.config, ...more }, tensors: renamed(f.tensors) as typeof f.tensors }),
+          seeing,
+        );
+        const { model } = loadModel<VisionModel>(folder, { kind: 'vision', device: 'cpu' });
+        const [pixels, want] = ['pixels', 'logits'].map((key) => answerOf(name, key, 'vision'));
+        const off = model.forward(pixels).sub(want).abs().max().item() / want.abs().max().item();
+        assert.ok(off <= 1e-4, `${name}: ${off}`);
+        model.dispose();
+      }
+    }),
+  ));
+
 test('pictures and configs that vision models do not serve are refused by name', () => {
   const pixels = zeros([1, 1, 20, 20], { device: 'cpu' });
   assert.throws(
@@ -47,6 +87,7 @@ test('pictures and configs that vision models do not serve are refused by name',
     ['beit-c', { use_shared_relative_position_bias: true }, /use_shared_relative_position_bias are both true/],
     ['convnext', { num_stages: 4 }, /num_stages is 4/],
     ['swinv2', { use_absolute_embeddings: true }, /use_absolute_embeddings is true/],
+    ['swin', { patch_norms: true }, /patch_norms is true/],
     ['swin', { pretrained_window_sizes: [5, 5] }, /pretrained_window_sizes is \[5,5\]/],
   ];
   for (const [name, more, message] of refused)

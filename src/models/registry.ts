@@ -30,6 +30,7 @@ import { POOLED_PICTURE_FAMILIES } from './vision/pooled-pictures.js';
 import { RESNET_FAMILIES } from './vision/resnet.js';
 import { SWIN_FAMILIES } from './vision/swin.js';
 import { VIT_FAMILIES } from './vision/vit.js';
+import { CONFORMER_FAMILIES } from './sound/conformer-encoder.js';
 import { SOUND_FAMILIES } from './sound/wav2vec2.js';
 import { MOONSHINE_FAMILIES } from './sound/moonshine.js';
 import { WHISPER_FAMILIES } from './sound/whisper.js';
@@ -52,6 +53,7 @@ export const MODELS: readonly ModelRow[] = [
   ...WHISPER_FAMILIES,
   ...MOONSHINE_FAMILIES,
   ...SOUND_FAMILIES,
+  ...CONFORMER_FAMILIES,
   ...SPECTROGRAM_FAMILIES,
   ...VIT_FAMILIES,
   ...SWIN_FAMILIES,

@@ -14,6 +14,7 @@ import type { ModelSource } from '../files/source.js';
 const TASKS = {
   ...{ ForMaskedLM: 'words', WithLMHeadModel: 'words' },
   ...{ ForTokenClassification: 'classes', ForQuestionAnswering: 'spans' },
+  ForQuestionAnsweringSimple: 'spans',
 } as const;
 export type TokenTask = (typeof TASKS)[keyof typeof TASKS];
 
@@ -130,6 +131,10 @@ export function tokenHead(c: Config, source: ModelSource, style: TokenHeadStyle)
   const [, task] = Object.entries(TASKS).find(([end]) => names.some((n) => n.endsWith(end))) ?? [];
   if (!task) return undefined;
   const alone = style.plain && task === 'words' ? WORDS.at(-1) : undefined;
-  const places = alone ?? PLACES[task].find((p) => source.has(`${p.dense ?? p.out}.weight`));
+  const places =
+    alone ??
+    PLACES[task].find(
+      (p) => source.has(`${p.dense ?? p.out}.weight`) || (!p.dense && task === 'words' && source.has(`${p.out}.bias`)),
+    );
   return places && new TokenHead(c, source, task, places, style);
 }

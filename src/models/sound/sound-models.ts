@@ -25,7 +25,7 @@ const extractorOf = (dir: string): Config =>
 
 /** What an encoder of sounds makes of one, (1, ...), on the host. */
 function heard(model: SoundEncoder, loudness: Loudness, sound: SoundInput, make: (y: Tensor) => Tensor): unknown {
-  const { dtype, device } = model.projection.weight;
+  const { dtype, device } = model.norm.weight as Tensor;
   const samples = loudness.of(samplesOf(sound, loudness.rate));
   return scope(() =>
     noGrad(() => {
@@ -114,7 +114,7 @@ export class LetterSpeech {
     const { model } = loadModel(dir, { ...options, kind: 'sound' });
     if (!(model instanceof SoundEncoder) || !model.letters) {
       model.dispose();
-      throw new ArgumentError(`${dir}: the model has no head for letters`);
+      throw new ArgumentError(`${dir}: the model has no head for letters that takes samples`);
     }
     return new LetterSpeech(model, letters, loudness);
   }
@@ -144,6 +144,8 @@ export class SoundClassifier {
     const { model } = loadModel<SpectrogramTransformer | SoundEncoder>(dir, { ...options, kind: 'sound' });
     try {
       const c = extractorOf(dir);
+      if (!(model instanceof SoundEncoder || model instanceof SpectrogramTransformer))
+        throw new UnsupportedError(`${dir}: the model hears energies of bands that nothing here makes of sounds`);
       const logits = model instanceof SoundEncoder ? ofSamples(model, c, dir) : ofBands(model, c, dir);
       c.refuseUnread();
       return new SoundClassifier(model, logits);

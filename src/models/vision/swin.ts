@@ -219,8 +219,18 @@ class Swin extends VisionModel {
   }
 }
 
+/** Names of tensors as transformers has them inside, by which PyTorch's own files are written. */
+const within = (name: string): string =>
+  name
+    .replace(/attention\.self\.(query|key|value)\./, (_, part: string) => `attention.${part[0]}_proj.`)
+    .replace('attention.self.relative_position', 'attention.relative_position_bias.relative_position')
+    .replace('attention.output.dense.', 'attention.o_proj.')
+    .replace('intermediate.dense.', 'mlp.fc1.')
+    .replace(/(\d\.)output\.dense\./, '$1mlp.fc2.');
 function swin(c: Config, source: ModelSource): Swin {
   ignoreStages(c);
+  // Published folders have these; patches and merged places are always normed.
+  c.ignore('path_norm', 'patch_norm');
   const [depths, heads] = [c.numbers('depths'), c.numbers('num_heads')];
   const first = c.count('embed_dim', 96, 1);
   const width = first * 2 ** (depths.length - 1);
@@ -236,7 +246,8 @@ function swin(c: Config, source: ModelSource): Swin {
     biases: c.flag('qkv_bias', true),
   };
   const prefix = second ? 'swinv2' : 'swin';
-  const vb = source.names.some((n) => n.startsWith(`${prefix}.`)) ? source.builder.pp(prefix) : source.builder;
+  const own = source.names.some((n) => n.startsWith(`${prefix}.`)) ? source.builder.pp(prefix) : source.builder;
+  const vb = source.names.some((n) => n.includes('.attention.q_proj.')) ? own.rename(within) : own;
   source.ignore(/\.(relative_position_index|relative_coords_table)$/);
   // With positions that are added, transformers' own second version fails.
   if (second) c.only('use_absolute_embeddings', false);

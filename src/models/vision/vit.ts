@@ -308,6 +308,26 @@ function readVit(c: Config, source: ModelSource, type: string): { readonly confi
   };
   return { config, kind };
 }
+/** Names of tensors as transformers has them inside, by which PyTorch's own files are written. */
+const within = (name: string, stack: boolean): string =>
+  (stack ? name.replace('encoder.layer.', 'layers.') : name)
+    .replace(/attention\.attention\.(query|key|value)\./, (_, part: string) => `attention.${part[0]}_proj.`)
+    .replace('attention.output.dense.', 'attention.o_proj.')
+    .replace('intermediate.dense.', 'mlp.fc1.')
+    .replace(/(\d\.)output\.dense\./, '$1mlp.fc2.');
+function byName(source: ModelSource, vb: VarBuilder): VarBuilder {
+  const { names } = source;
+  if (names.some((n) => n.includes('.attention.q_proj.')))
+    return vb.rename((n) =>
+      within(
+        n,
+        names.some((m) => /(^|\.)layers\.0\./.test(m)),
+      ),
+    );
+  // MSN's classifiers leave the prefix out, but for what stands around the layers.
+  const bare = source.has('vit.embeddings.cls_token') && names.some((n) => n.startsWith('encoder.layer.'));
+  return bare ? vb.rename((n) => n.replace(/^vit\.encoder\./, 'encoder.')) : vb;
+}
 /** The network alone, of a family and under a name that another model gives it. */
 export function vitAt(c: Config, source: ModelSource, vb: VarBuilder, type: string): Vit {
   const { config, kind } = readVit(c, source, type);
@@ -321,7 +341,8 @@ function vit(c: Config, source: ModelSource): Vit {
   const wide = kind.pools === 'first and mean' ? 2 * width : width;
   const head = pictureHead(c, source, wide, teacher ? 'cls_classifier' : 'classifier');
   const second = teacher ? pictureHead(c, source, width, 'distillation_classifier').classifier : undefined;
-  return new Vit(inside ? source.builder.pp(kind.prefix) : source.builder, config, kind, head, second);
+  const vb = byName(source, source.builder);
+  return new Vit(inside ? vb.pp(kind.prefix) : vb, config, kind, head, second);
 }
 export const VIT_FAMILIES: readonly ModelRow[] = [
   { kind: 'vision', types: Object.keys(KINDS).filter((type) => type !== 'dpt'), build: vit },
