@@ -51,7 +51,7 @@ export function estimatesPage(kept: Kept): string {
         (r) => `- ${r.work.name} on ${rates.name}: up to ${time(r.us.latency)}; waves a SIMD: ${r.waves.toFixed(0)}`,
       ),
   );
-  return `<!-- Made by \`node dist/bench/estimates.js --page\` from docs/amd-estimates.json; do not edit. -->
+  return `<!-- Made by \`npm run docs\` from docs/amd-estimates.json; do not edit. -->
 # AMD speed on paper
 
 **Estimates: no AMD GPU has run this.** The emulator runs the machine code that AMD's compiler makes and counts what it executes; published

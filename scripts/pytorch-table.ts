@@ -447,7 +447,7 @@ export function namesPage(): string {
     '',
   ]);
   return [
-    '<!-- Made by `node dist/scripts/pytorch-names.js` from scripts/pytorch-table.ts; do not edit. -->',
+    '<!-- Made by `npm run docs` from scripts/pytorch-table.ts; do not edit. -->',
     '',
     "# PyTorch's names and ours",
     '',

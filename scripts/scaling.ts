@@ -1,9 +1,7 @@
-// docs/scaling.md: what eight GPUs should reach, from bytes, rates of links and steps that were measured on one. On
-// paper: nothing here was run on several GPUs. `node dist/scripts/scaling.js` writes the page; a test holds it to this
-// file.
-import { readFileSync, writeFileSync } from 'node:fs';
+// docs/scaling.md: what eight GPUs should reach, from bytes, link rates and steps that were measured on one. On paper:
+// nothing here was run on several GPUs. `npm run docs` writes the page.
+import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { pathToFileURL } from 'node:url';
 import { packageRoot } from '../src/base/paths.js';
 
 const recordOf = (name: string): unknown => JSON.parse(readFileSync(join(packageRoot, 'docs', name), 'utf8'));
@@ -130,35 +128,39 @@ export function scalingPage(): string {
       `${(1 / step).toFixed(0)} tokens/s`,
     ];
   });
-  return `<!-- Made by scripts/scaling.ts; do not edit. -->
+  const eight = decodeStep(LLAMA_70B, 8, ASSUMED.links['NVLink 4 within a machine']);
+  const links = Object.entries(ASSUMED.links).map(
+    ([name, l]) => `${name} ${l.bytesPerSecond / 1e9} GB/s and ${Math.round(l.latency * 1e6)} us a call`,
+  );
+  return `<!-- Made by \`npm run docs\` from scripts/scaling.ts; do not edit. -->
 # Expected scaling on eight GPUs, on paper
 
-Nothing on this page was run on several GPUs. It says what to expect from bytes, rates of links and what one H200 measured, so that a first run on
-real machines has something to be held against. Measured on one H200 ([measured.md](measured.md)): training 1.3B parameters with 4 x 2048 tokens a step
-${tokensPerSecond.toLocaleString('en-US')} tokens/s (${(rate / 1e12).toFixed(0)} TFLOP/s), decoding of an 8B model ${MEASURED.decode8B} tokens/s (${(readingRate() / 1e12).toFixed(2)} TB/s of weights).
-Assumed of links, as commonly told: ${Object.entries(ASSUMED.links)
-    .map(([name, l]) => `${name} ${l.bytesPerSecond / 1e9} GB/s and ${Math.round(l.latency * 1e6)} us a call`)
-    .join('; ')}.
+Nothing on this page was run on several GPUs. It works out what to expect from bytes, link rates and what one H200
+measured, so that a first run on real machines has something to be compared with.
+
+- Measured on one H200 ([measured.md](measured.md)): training 1.3B parameters with 4 x 2048 tokens a step,
+  ${tokensPerSecond.toLocaleString('en-US')} tokens/s (${(rate / 1e12).toFixed(0)} TFLOP/s); decoding an 8B model, ${MEASURED.decode8B} tokens/s (${(readingRate() / 1e12).toFixed(2)} TB/s of weights).
+- Assumed, as commonly quoted: ${links[0]};
+  ${links.slice(1).join(';\n  ')}.
 
 ## Formulas
 
-    allReduce(bytes, n)  = latency + 2 (n - 1) / n * bytes / rate of a link
+    allReduce(bytes, n)  = latency + 2 (n - 1) / n * bytes / link rate
     training step        = 6 * parameters * tokens / rate + exposed
-    exposed              = max(allReduce(last bucket), allReduce(2 bytes * parameters) - backward), backward = 2/3 of the step
+    exposed              = max(allReduce(last bucket), allReduce(2 bytes * parameters) - backward)
+    backward             = 2/3 of the step
     decoding step        = 2 bytes * parameters / n / reading rate + 2 * layers * allReduce(2 bytes * hidden) + the ends
 
 ## Training 1.3B parameters, data-parallel, gradients in bf16
 
-${table(['tokens of a GPU', 'link', 'step on one', 'all-reduce of all gradients', 'not hidden', 'speed-up'], training)}
+${table(['tokens per GPU', 'link', 'step on one', 'all-reduce of all gradients', 'not hidden', 'speed-up'], training)}
 
 ## Decoding one sequence of a 70B model in bf16, tensor-parallel, NVLink 4
 
-${table(['GPUs', 'weights on each', 'reading weights', 'talk', 'speed'], decoding)}
+${table(['GPUs', 'weights on each', 'reading weights', 'communication', 'speed'], decoding)}
 
-With eight GPUs the ${2 * LLAMA_70B.layers} sums of ${(2 * LLAMA_70B.hidden) / 1024} KiB are ${((100 * decodeStep(LLAMA_70B, 8, ASSUMED.links['NVLink 4 within a machine']).talk) / decodeStep(LLAMA_70B, 8, ASSUMED.links['NVLink 4 within a machine']).step).toFixed(0)}% of a step: their latency, not
-their bytes. Talk also takes multiprocessors and bandwidth from the work it hides behind, which is not counted here. A kernel of our own that sums small messages over peer memory would shorten them; plain NCCL comes first.
+With eight GPUs the ${2 * LLAMA_70B.layers} sums of ${(2 * LLAMA_70B.hidden) / 1024} KiB are ${((100 * eight.talk) / eight.step).toFixed(0)}% of a step; their latency matters, not their bytes. Communication
+also takes multiprocessors and bandwidth from the work it hides behind, which is not counted here. A kernel of our own
+that sums small messages over peer memory would shorten them; plain NCCL comes first.
 `;
 }
-
-if (process.argv[1] && import.meta.url === pathToFileURL(process.argv[1]).href)
-  writeFileSync(join(packageRoot, 'docs', 'scaling.md'), scalingPage());

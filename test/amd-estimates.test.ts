@@ -1,12 +1,8 @@
 // The estimate of time from counts: formulas by hand, and a page that is made from what is kept.
 import assert from 'node:assert/strict';
-import { readFileSync } from 'node:fs';
-import { join } from 'node:path';
 import { test } from 'node:test';
 import { estimate, type LaunchCounts, residentWaves } from '../bench/amd-estimate.js';
-import { estimatesPage, type Kept } from '../bench/amd-page.js';
 import { ATTAINED, RATES } from '../bench/amd-rates.js';
-import { packageRoot } from '../src/base/paths.js';
 import { noCounts, unitsOf } from '../src/emulator/counts.js';
 import type { Instruction } from '../src/emulator/instruction.js';
 
@@ -55,9 +51,4 @@ test('instructions are counted for the unit that executes them', () => {
   assert.deepEqual(units('s_waitcnt', 's_waitcnt vmcnt(0)'), { waits: 1 });
   assert.deepEqual(units('s_waitcnt', 's_waitcnt lgkmcnt(0)'), {});
   assert.deepEqual(units('s_add_u32'), { scalar: 1 });
-});
-
-test('the page is the one that the kept counts give', () => {
-  const kept = JSON.parse(readFileSync(join(packageRoot, 'docs/amd-estimates.json'), 'utf8')) as Kept;
-  assert.equal(readFileSync(join(packageRoot, 'docs/amd-estimates.md'), 'utf8'), estimatesPage(kept));
 });

@@ -4,8 +4,6 @@ import assert from 'node:assert/strict';
 import { existsSync, readFileSync, readdirSync, statSync } from 'node:fs';
 import { basename, dirname, join } from 'node:path';
 import { test } from 'node:test';
-import { CURVES, growthPicture } from '../bench/curves.js';
-import { PICTURE, picture } from '../bench/picture.js';
 import { docsDir, packageRoot } from '../src/base/paths.js';
 
 const manifest = JSON.parse(readFileSync(join(packageRoot, 'package.json'), 'utf8')) as {
@@ -134,9 +132,4 @@ test('links of the documentation site lead to files, not to folders, of which it
       .map((m) => `${page}: ${m[1]}`),
   );
   assert.deepEqual(dead, []);
-});
-
-test('pictures of speed are drawn from the records', () => {
-  assert.equal(readFileSync(join(packageRoot, PICTURE), 'utf8'), picture());
-  assert.equal(readFileSync(join(packageRoot, CURVES), 'utf8'), growthPicture());
 });

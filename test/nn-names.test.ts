@@ -1,12 +1,9 @@
 // The table of candle-nn's names is true: what it says is ours is there, and the page is the table's.
 import assert from 'node:assert/strict';
-import { readFileSync } from 'node:fs';
-import { join } from 'node:path';
 import { test } from 'node:test';
 import { Tensor } from '../src/index.js';
 import * as nn from '../src/nn/index.js';
-import { CANDLE_NAMES, namesMarkdown } from '../src/nn/names.js';
-import { packageRoot } from '../src/base/paths.js';
+import { CANDLE_NAMES } from '../src/nn/names.js';
 
 test('every name the table calls ours is an export of wick/nn or a method of Tensor', () => {
   for (const { ours, names, note } of CANDLE_NAMES) {
@@ -14,12 +11,4 @@ test('every name the table calls ours is an export of wick/nn or a method of Ten
       assert.ok(name.startsWith('.') ? name.slice(1) in Tensor.prototype : name in nn, `${name}, for ${names}`);
     assert.ok(ours || note, `${names}: neither an answer nor a reason`);
   }
-});
-
-test('docs/nn.md is what the table gives', () => {
-  assert.equal(
-    readFileSync(join(packageRoot, 'docs', 'nn.md'), 'utf8'),
-    namesMarkdown(),
-    'run node dist/scripts/nn-docs.js',
-  );
 });

@@ -1,15 +1,12 @@
 // The table of PyTorch's names: every answer exists, every op of the kind is in it, and the page is its text.
 import assert from 'node:assert/strict';
-import { readFileSync } from 'node:fs';
-import { join } from 'node:path';
 import { test } from 'node:test';
 import * as distributed from '../src/distributed/index.js';
 import * as wick from '../src/index.js';
 import * as io from '../src/io/index.js';
-import { packageRoot } from '../src/base/paths.js';
 import * as nn from '../src/nn/index.js';
 import { NO_NAMES, OTHER_NAMES } from '../scripts/pytorch-others.js';
-import { NAME_GROUPS, namesPage, torchNames, whyNot } from '../scripts/pytorch-table.js';
+import { NAME_GROUPS, torchNames, whyNot } from '../scripts/pytorch-table.js';
 
 const answers = Object.values(NAME_GROUPS).flatMap((pairs) => pairs.flatMap(([, ours]) => (ours ? [ours] : [])));
 
@@ -23,13 +20,6 @@ test('every answer is a method of tensors or a function of the package', () => {
   assert.deepEqual(missing, []);
   assert.ok(Symbol.iterator in wick.Tensor.prototype);
 });
-
-test('docs/pytorch-names.md is the page of the table', () =>
-  assert.equal(
-    readFileSync(join(packageRoot, 'docs/pytorch-names.md'), 'utf8'),
-    namesPage(),
-    'run: node dist/scripts/pytorch-names.js',
-  ));
 
 test("every public name of PyTorch has an answer or a reason, and every reason is some name's", () => {
   const reasons = Object.values(torchNames()).flatMap((names) => names.map((name) => ({ name, why: whyNot(name) })));

@@ -117,7 +117,7 @@ export function opsPage(evidence: readonly Evidence[], mutation?: Mutation): str
   const differing = opList.filter((r) => r.differs).map((r) => `- \`${r.name}\`: ${r.differs}`);
   return (
     [
-      '<!-- Made by `wick parity docs` from the op table and docs/parity; do not edit. -->',
+      '<!-- Made by `npm run docs` from the op table and docs/parity; do not edit. -->',
       `# Ops\n\n${opList.length} ops, declared once each in [src/ops](../src/ops/table.ts); \`wick ops NAME\` ` +
         'tells more. ' +
         `Marks, as measured over all dtypes or those named: \`=\` bit for bit, \`≈\` within the op's bound, \`≠\` ` +
@@ -176,7 +176,7 @@ export function supportTable(evidence: readonly Evidence[]): string {
 const OPS = 'docs/ops.md';
 const ENVIRONMENT = 'docs/environment.md';
 const DEVICES = 'docs/devices.md';
-const BEGIN = '<!-- support: made by `wick parity docs`, do not edit -->';
+const BEGIN = '<!-- support: made by `npm run docs`, do not edit -->';
 const END = '<!-- /support -->';
 /** The page of devices with its table as the evidence gives it. */
 function devicesWith(text: string, table: string): string {
@@ -185,7 +185,7 @@ function devicesWith(text: string, table: string): string {
 }
 
 /** Every page by its path, as it should be. */
-function pages(): Map<string, string> {
+export function pages(): Map<string, string> {
   const evidence = readEvidence();
   const devices = join(packageRoot, DEVICES);
   return new Map([

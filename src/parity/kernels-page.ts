@@ -188,7 +188,7 @@ function runByOps(modules: Modules, evidence: readonly Evidence[]): string {
 export function kernelsPage(evidence: readonly Evidence[], compiled: Compiled, ran: Ran): string {
   const modules = counts();
   const sections = [
-    '<!-- Made by `wick parity docs` from kernels/, docs/kernels-amd.json, docs/kernels-run.json and ' +
+    '<!-- Made by `npm run docs` from kernels/, docs/kernels-amd.json, docs/kernels-run.json and ' +
       'docs/parity; do not edit. -->',
     title(modules),
     hostFunctions(),
