@@ -93,6 +93,28 @@ describe('the pages', { skip }, () => {
     assert.equal(await page.locator('.message').count(), 0);
   });
 
+  test('two tabs keep what either has, and a settings dialog that is closed stops no answer', async () => {
+    const one = await open();
+    const two = await one.context().newPage();
+    await two.goto(server.server.url);
+    await two.click('#new');
+    await say(one, 'from the first');
+    await answered(one, 'from the first');
+    await two.locator('.entry', { hasText: 'from the first' }).waitFor();
+    await two.click('#new');
+    await say(two, 'endless');
+    await two.locator('.message.assistant .body', { hasText: 'on on' }).waitFor();
+    await two.click('#settings-open');
+    await two.keyboard.press('Escape');
+    assert.equal(await two.locator('.message.writing').count(), 1);
+    await two.keyboard.press('Escape');
+    await answered(two, 'on on');
+    await one.locator('.entry', { hasText: 'endless' }).waitFor();
+    await one.reload();
+    for (const title of ['from the first', 'endless'])
+      assert.equal(await one.locator('.entry', { hasText: title }).count(), 1, title);
+  });
+
   test('the system prompt and parameters reach the model', async () => {
     const page = await open();
     await page.click('#settings-open');

@@ -6,7 +6,10 @@ import { themeButton } from './theme.js';
 
 const byId = (id) => document.getElementById(id);
 const [messagesAt, input, send, composer] = ['messages', 'input', 'send', 'composer'].map(byId);
-const conversations = new Conversations();
+const conversations = new Conversations(() => {
+  drawList();
+  if (!writing) drawMessages();
+});
 let model = { id: null, max_model_len: 4096 };
 /** The answer under way, and the way to stop it. */
 let writing = null;
@@ -207,7 +210,7 @@ document.addEventListener('keydown', (event) => {
   if (event.key === 'Escape' && document.body.classList.contains('side-open')) {
     side(false);
     byId('menu').focus();
-  } else if (event.key === 'Escape' && writing) stop();
+  } else if (event.key === 'Escape' && writing && !dialog.open) stop();
   if (event.key.toLowerCase() === 'o' && event.shiftKey && (event.ctrlKey || event.metaKey)) {
     event.preventDefault();
     byId('new').click();
@@ -255,6 +258,7 @@ async function loadModel() {
     byId('context').textContent = `context of ${model.max_model_len.toLocaleString('en')} tokens`;
   } catch (error) {
     byId('model').textContent = error.status === 401 ? 'a key is needed: Settings' : 'the server does not answer';
+    if (error.status !== 401) setTimeout(loadModel, 3000);
   }
   if (!writing) drawMessages();
 }

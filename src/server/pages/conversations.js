@@ -12,6 +12,22 @@ export class Conversations {
   #all = read('wick.conversations', []);
   currentId = read('wick.current', null);
 
+  /** `onOthers` is called when another tab of this browser has kept something. */
+  constructor(onOthers) {
+    addEventListener('storage', ({ key }) => {
+      if (key !== 'wick.conversations') return;
+      this.#take(read('wick.conversations', []));
+      onOthers();
+    });
+  }
+  /** What another tab has kept; of the conversation that is open here, whatever has more messages. */
+  #take(theirs) {
+    const mine = this.current;
+    const same = theirs.find((c) => c.id === mine.id);
+    if (same && same.messages.length > mine.messages.length) Object.assign(mine, same);
+    this.#all = same ? theirs.map((c) => (c === same ? mine : c)) : [mine, ...theirs];
+  }
+
   get list() {
     return this.#all;
   }
