@@ -15,6 +15,7 @@ import { Module } from '../../nn/module.js';
 import { type BatchNorm, batchNorm } from '../../nn/norm.js';
 import type { VarBuilder } from '../../nn/var-builder.js';
 import { tensor } from '../../tensor/create.js';
+import { Device } from '../../tensor/device.js';
 import { scope } from '../../tensor/scope.js';
 import type { Tensor } from '../../tensor/tensor.js';
 import { UnsupportedError } from '../../base/errors.js';
@@ -254,7 +255,7 @@ export function conformerConfig(c: Config, causal: boolean, speeds?: readonly nu
 export function storedSpeeds(source: ModelSource, path: string): readonly number[] | undefined {
   const name = `${path}encoder.embed_positions.inv_freq`;
   if (!source.has(name)) return undefined;
-  const stored = toTensor(source.record(name), 'cpu');
+  const stored = toTensor(source.record(name), Device.cpu());
   const speeds = scope(() => stored.cast('f32').toArray() as number[]);
   stored.dispose();
   return speeds;
