@@ -1,7 +1,7 @@
 // `wick generate "prompt"`: streams text from a language model to stdout; everything else goes to stderr.
 import { parseArgs } from 'node:util';
 import type { Group } from '../distributed/index.js';
-import { checkRequest } from '../engine/choose.js';
+import { checkRequest } from '../engine/check-request.js';
 import type { GenerateStats } from '../engine/language-model.js';
 import type { Device } from '../tensor/device.js';
 import { isReference, openModel, parameterSize } from './open-model.js';

@@ -1,6 +1,6 @@
 // What stands against a request before it is taken: asked by an engine, and by who passes requests on to its thread.
 import { ArgumentError } from '../base/errors.js';
-import { checkRequest } from './choose.js';
+import { checkRequest } from './check-request.js';
 import { ContextError, type EngineLimits, type GenerationRequest, QueueFullError } from './request.js';
 
 /** What of an engine stays as it is. */

@@ -1,61 +1,10 @@
-// How one answer chooses its next token from a row of logits: what is asked for is checked once, then applied in one
-// order: log-probabilities of the raw row, allowed tokens, bias, penalties, temperature, filters, the draw.
-import { ArgumentError, IndexError } from '../base/errors.js';
+// How one answer chooses its next token from a row of logits. What is asked for is applied in one order:
+// log-probabilities of the raw row, allowed tokens, bias, penalties, temperature, filters, the draw.
+import { ArgumentError } from '../base/errors.js';
 import type { GenerationRequest } from './request.js';
 import { argmax, draw, type Filter, uniformAt } from './sampler.js';
 
 export const NONE_LEFT = 'generate: no token is left that all of the given rules allow';
-
-type Rule = readonly [name: keyof GenerationRequest, fits: (v: number) => boolean, rule: string];
-const whole = (v: number): boolean => Number.isSafeInteger(v);
-const RULES: readonly Rule[] = [
-  ['maxTokens', (v) => v === Infinity || (whole(v) && v >= 0), 'a whole number from 0, nor Infinity'],
-  ['minTokens', (v) => whole(v) && v >= 0, 'a whole number from 0'],
-  ['n', (v) => whole(v) && v >= 1 && v <= 128, 'a whole number from 1 to 128'],
-  ['temperature', (v) => v >= 0 && Number.isFinite(v), 'a number from 0'],
-  ['topK', (v) => whole(v) && v >= 0, 'a whole number from 0'],
-  ['topP', (v) => v > 0 && v <= 1, 'in (0, 1]'],
-  ['minP', (v) => v >= 0 && v <= 1, 'in [0, 1]'],
-  ['typicalP', (v) => v > 0 && v <= 1, 'in (0, 1]'],
-  ['repetitionPenalty', (v) => v > 0 && Number.isFinite(v), 'above 0'],
-  ['repetitionWindow', (v) => v === Infinity || (whole(v) && v >= 0), 'a whole number from 0'],
-  ['presencePenalty', Number.isFinite, 'a number'],
-  ['frequencyPenalty', Number.isFinite, 'a number'],
-  ['seed', whole, 'a whole number'],
-  ['logprobs', (v) => whole(v) && v >= 0 && v <= 1024, 'a whole number from 0 to 1024'],
-  ['priority', Number.isFinite, 'a number'],
-];
-
-/** Throws what is wrong with the parameters of a request; token numbers are held against the vocabulary. */
-export function checkRequest(request: GenerationRequest, vocabSize: number): void {
-  for (const [name, fits, rule] of RULES) {
-    const v = request[name];
-    if (v !== undefined && !(typeof v === 'number' && fits(v)))
-      throw new ArgumentError(`generate: ${name} ${String(v)} is not ${rule}`);
-  }
-  const { minTokens = 0, maxTokens = Infinity } = request;
-  if (minTokens > maxTokens)
-    throw new ArgumentError(`generate: minTokens ${minTokens} is more than maxTokens ${maxTokens}`);
-  if (request.prompt.length === 0)
-    throw new ArgumentError('generate: an empty prompt and no start token; give some text');
-  const isKnown = (token: number): boolean => whole(token) && token >= 0 && token < vocabSize;
-  const known = (token: number, where: string): void => {
-    if (!isKnown(token)) throw new IndexError(`generate: token ${token} ${where} is none of the model's ${vocabSize}`);
-  };
-  // Prompts are long: where a token stands is said of bad ones only.
-  const bad = request.prompt.findIndex((token) => !isKnown(token));
-  if (bad >= 0) known(request.prompt[bad], `at position ${bad}`);
-  for (const token of request.allowedTokens ?? []) known(token, 'in allowedTokens');
-  for (const token of request.stopTokens ?? []) known(token, 'in stopTokens');
-  for (const [token, bias] of request.logitBias ?? []) {
-    known(token, 'in logitBias');
-    if (Number.isNaN(bias) || typeof bias !== 'number')
-      throw new ArgumentError(`generate: logitBias of token ${token} is ${String(bias)}, not a number`);
-  }
-  if (request.speculate && !['prompt-lookup', 'draft'].includes(request.speculate))
-    throw new ArgumentError(`generate: speculate ${String(request.speculate)} is neither 'prompt-lookup' nor 'draft'`);
-  if (request.allowedTokens?.length === 0) throw new ArgumentError('generate: allowedTokens is empty');
-}
 
 /** A set of tokens as bits, as grammars give them: bit t of word t / 32. */
 export type TokenMask = Int32Array;

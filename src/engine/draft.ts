@@ -2,6 +2,7 @@
 // in one step. What is written is what the large model alone would write.
 import { ArgumentError } from '../base/errors.js';
 import type { CausalLM } from '../models/index.js';
+import { LateForgetting } from './late-forgetting.js';
 import { PagedDecoder } from './paged-decoder.js';
 import type { Sequence } from './sequence.js';
 
@@ -11,6 +12,10 @@ const GUESSES = 4;
 export class DraftModel {
   readonly #model: CausalLM;
   readonly #decoders = new Map<Sequence, PagedDecoder>();
+  readonly #forgetting = new LateForgetting((sequence) => {
+    this.#decoders.get(sequence)?.dispose();
+    this.#decoders.delete(sequence);
+  });
   constructor(model: CausalLM, vocabSize: number) {
     if (model.config.vocabSize !== vocabSize)
       throw new ArgumentError(
@@ -23,7 +28,10 @@ export class DraftModel {
       );
     this.#model = model;
   }
-  async guess(sequence: Sequence, most: number): Promise<number[]> {
+  guess(sequence: Sequence, most: number): Promise<number[]> {
+    return this.#forgetting.during(() => this.#guess(sequence, most));
+  }
+  async #guess(sequence: Sequence, most: number): Promise<number[]> {
     const { tokens } = sequence;
     const count = Math.min(GUESSES, most, this.#model.config.maxPositions - tokens.length);
     if (count <= 0) return [];
@@ -32,12 +40,12 @@ export class DraftModel {
     // Wrong guesses of the last step go; at least one token is computed for the first new guess.
     decoder.rewind(Math.min(decoder.agreement(tokens), tokens.length - 1));
     const guesses = [await decoder.runGreedy(tokens.slice(decoder.length))];
-    while (guesses.length < count) guesses.push(await decoder.runGreedy(guesses.slice(-1)));
+    while (guesses.length < count && sequence.state === 'running')
+      guesses.push(await decoder.runGreedy(guesses.slice(-1)));
     return guesses;
   }
   forget(sequence: Sequence): void {
-    this.#decoders.get(sequence)?.dispose();
-    this.#decoders.delete(sequence);
+    this.#forgetting.forget(sequence);
   }
   dispose(): void {
     for (const sequence of [...this.#decoders.keys()]) this.forget(sequence);

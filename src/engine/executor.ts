@@ -10,6 +10,7 @@ import { tensor } from '../tensor/create.js';
 import { scope } from '../tensor/scope.js';
 import type { Tensor } from '../tensor/tensor.js';
 import type { DrawRule, RawLogprob } from './choose.js';
+import { LateForgetting } from './late-forgetting.js';
 import { offThread } from './off-thread.js';
 import type { Item } from './scheduler.js';
 import type { Sequence } from './sequence.js';
@@ -87,10 +88,17 @@ export class SoloExecutor implements Executor {
   readonly cuts = false;
   readonly #model: CausalLM;
   readonly #caches = new Map<Sequence, DecoderCache>();
+  readonly #forgetting = new LateForgetting((sequence) => {
+    this.#caches.get(sequence)?.dispose();
+    this.#caches.delete(sequence);
+  });
   constructor(model: CausalLM) {
     this.#model = model;
   }
-  async run(work: readonly Work[], bestOnly: boolean): Promise<Rows> {
+  run(work: readonly Work[], bestOnly: boolean): Promise<Rows> {
+    return this.#forgetting.during(() => this.#all(work, bestOnly));
+  }
+  async #all(work: readonly Work[], bestOnly: boolean): Promise<Rows> {
     const parts: Rows[] = [];
     for (const item of work) parts.push(await this.#one(item, bestOnly));
     if (bestOnly) return { best: Int32Array.from(parts.flatMap((p) => [...(p.best ?? [])])) };
@@ -134,8 +142,7 @@ export class SoloExecutor implements Executor {
     return false; // nothing is shared, nothing recorded
   }
   forget(sequence: Sequence): void {
-    this.#caches.get(sequence)?.dispose();
-    this.#caches.delete(sequence);
+    this.#forgetting.forget(sequence);
   }
   dispose(): void {
     for (const cache of this.#caches.values()) cache.dispose();

@@ -20,6 +20,7 @@ import {
   type Tokenizer,
 } from '../tokenizers/index.js';
 import type { BeamOptions } from '../models/seq2seq/beams.js';
+import { checkGenerateOptions } from './check-request.js';
 import { builtinModel } from './builtin-model.js';
 import { beamSearch } from './beam-search.js';
 import { type Decoder, PlainDecoder } from './decoder.js';
@@ -100,6 +101,12 @@ export interface ModelOptions extends HubOptions {
   /** Makes a decoder; for measuring and tests. */
   readonly decoder?: (model: CausalLM) => Decoder;
 }
+
+/** What a chat's options say to the template. */
+const TEMPLATE_OPTIONS: readonly (keyof ChatOptions)[] = [
+  ...(['addGenerationPrompt', 'continueFinalMessage', 'tools', 'documents', 'enableThinking', 'template'] as const),
+  ...(['variables', 'now'] as const),
+];
 
 /** By recorded steps where the device can, else op by op. */
 const fastest = (model: CausalLM): Decoder =>
@@ -205,6 +212,7 @@ export class LanguageModel {
     const { maxTokens = 256, signal } = options;
     const { eosTokenIds, maxPositions } = this.model.config;
     this.#alive('generate');
+    checkGenerateOptions(options);
     this.#check(prompt, maxTokens);
     this.#alike('generate');
     const sampler = new Sampler(options);
@@ -248,6 +256,7 @@ export class LanguageModel {
    * memory goes at once.
    */
   async *generate(prompt: string, options: GenerateOptions = {}): AsyncGenerator<string, GenerateStats> {
+    checkGenerateOptions(options);
     const ids = await this.#encodeLater(prompt);
     const stream = new TextStream(this.tokenizer, ids);
     const stops = new StopWatch(options.stop ?? []);
@@ -323,8 +332,11 @@ export class LanguageModel {
    * one of a megabyte, which takes a second, give what `tokenizer.encodeLater` answers.
    */
   reply(prompt: string | readonly number[], options: RequestOptions = {}): Reply {
+    for (const name of ['prompt', 'n'] as const)
+      if ((options as Partial<GenerationRequest>)[name] !== undefined)
+        throw new ArgumentError(`generate: there is no option ${name} here; engine().submit has it`);
     const ids = typeof prompt === 'string' ? this.encode(prompt) : prompt;
-    return new Reply(this.engine().submit({ maxTokens: 256, ...options, prompt: ids, n: 1 }));
+    return new Reply(this.engine().submit({ maxTokens: 256, ...options, prompt: ids }));
   }
   /** The next message of a conversation, by the model's own chat template. */
   chat(messages: readonly ChatMessage[], options: RequestOptions & ChatOptions = {}): Reply {
@@ -332,7 +344,12 @@ export class LanguageModel {
     const templates = this.tokenizer.chatTemplates ?? own;
     if (!templates) throw new ArgumentError('chat: the model has no chat template; give one as `template`');
     // Templates write special tokens themselves.
-    return this.reply(this.tokenizer.encode(templates.render(messages, options), { special: false }), options);
+    const prompt = this.tokenizer.encode(templates.render(messages, options), { special: false });
+    const ofTemplate: readonly string[] = TEMPLATE_OPTIONS;
+    return this.reply(
+      prompt,
+      Object.fromEntries(Object.entries(options).filter(([name]) => !ofTemplate.includes(name))),
+    );
   }
   /** Answers to many prompts, computed together, in their order. */
   async batch(prompts: readonly string[], options: RequestOptions = {}): Promise<Completion[]> {

@@ -11,6 +11,7 @@ import { Tensor } from '../tensor/tensor.js';
 import { type DrawSizes, PROMPT_PIECE } from '../backends/generation.js';
 import { DeviceDraws, DrawRows } from './steps/device-draws.js';
 import { type Executor, type Flight, readRows, type Rows, rowWidths, type Work } from './executor.js';
+import { LateForgetting } from './late-forgetting.js';
 import { LoneStep } from './steps/lone-step.js';
 import { offThread } from './off-thread.js';
 import { type LayerPages, type PagedLayout, PagedStep, type Run } from './steps/paged-step.js';
@@ -67,6 +68,7 @@ export class PagedExecutor implements Executor {
   readonly #o: PagedOptions;
   readonly #layers: readonly (LayerPages | undefined)[];
   readonly #columns = new Map<Sequence, Map<string, Tensor>>();
+  readonly #forgetting = new LateForgetting((sequence) => this.#forgetNow(sequence));
   readonly #recorder: Recorder;
   readonly #recorded: RecordedSteps;
   /** Recorded steps with prompts; none where the host draws. */
@@ -192,7 +194,10 @@ export class PagedExecutor implements Executor {
     return this.#draws !== undefined;
   }
 
-  async run(asked: readonly Work[], bestOnly: boolean): Promise<Rows> {
+  run(asked: readonly Work[], bestOnly: boolean): Promise<Rows> {
+    return this.#forgetting.during(() => this.#run(asked, bestOnly));
+  }
+  async #run(asked: readonly Work[], bestOnly: boolean): Promise<Rows> {
     const work: Placed[] = asked.map((w) => ({ ...w, pages: w.sequence.pages }));
     const short = work.every((w) => w.tokens.length === 1 && w.rows === 1);
     if (short && this.#records(work.length)) {
@@ -420,7 +425,7 @@ export class PagedExecutor implements Executor {
     return () => ({ tables: tables(), lengths: all() });
   }
   #columnsOf(sequence: Sequence, start: number): Map<string, Tensor> {
-    if (start === 0) this.forget(sequence); // computed from the beginning, perhaps again
+    if (start === 0) this.#forgetNow(sequence); // computed from the beginning, perhaps again
     let columns = this.#columns.get(sequence);
     if (!columns) this.#columns.set(sequence, (columns = new Map()));
     return columns;
@@ -435,12 +440,15 @@ export class PagedExecutor implements Executor {
   }
 
   forget(sequence: Sequence): void {
+    this.#forgetting.forget(sequence);
+  }
+  #forgetNow(sequence: Sequence): void {
     for (const t of this.#columns.get(sequence)?.values() ?? []) t.dispose();
     this.#columns.delete(sequence);
     this.#draws?.forget(sequence);
   }
   dispose(): void {
-    for (const sequence of [...this.#columns.keys()]) this.forget(sequence);
+    for (const sequence of [...this.#columns.keys()]) this.#forgetNow(sequence);
     this.#recorder.drop();
     this.#draws?.dispose();
     this.#forgetLaunches();

@@ -18,37 +18,55 @@ export interface Completion {
 }
 
 /**
- * One answer: `for await (const text of reply)` as it is written, or `await reply.done` for all of it. Who leaves the
- * loop ends the answer; text waits for a slow reader in one piece.
+ * One answer: `for await (const text of reply)` as it is written, `await reply.done` for all of it, or both, in any
+ * order: every loop begins with the first piece. Who leaves a loop ends the answer; text waits for a slow reader in one
+ * piece.
  */
 export class Reply implements AsyncIterable<string> {
   readonly #generation: Generation;
+  readonly #source: AsyncIterator<Piece>;
+  /** What was read so far, by whomever. */
   readonly #pieces: Piece[] = [];
+  /** The next piece, while somebody waits for it; an error stays. */
+  #coming: Promise<boolean> | undefined;
   #done: Promise<Completion> | undefined;
-  #reading = false;
   constructor(generation: Generation) {
     this.#generation = generation;
+    this.#source = generation[Symbol.asyncIterator]();
   }
   /** Ends the answer within one token. */
   cancel(): void {
     this.#generation.cancel();
   }
+  /** Reads one piece more for all who wait; whether there was one. */
+  #more(): Promise<boolean> {
+    this.#coming ??= this.#source.next().then(({ value, done }) => {
+      this.#coming = undefined;
+      if (!done) this.#pieces.push(value);
+      return !done;
+    });
+    return this.#coming;
+  }
   async *[Symbol.asyncIterator](): AsyncGenerator<string, void> {
-    this.#reading = true;
-    for await (const piece of this.#generation) {
-      this.#pieces.push(piece);
-      if (piece.text) yield piece.text;
+    let over = false;
+    try {
+      for (let at = 0; !over; over = at === this.#pieces.length && !(await this.#more()))
+        while (at < this.#pieces.length) {
+          const { text } = this.#pieces[at++];
+          if (text) yield text;
+        }
+    } finally {
+      if (!over) this.cancel();
     }
   }
-  /** The whole answer, once it is written; what was read before is part of it. */
+  /** The whole answer, once it is written. */
   get done(): Promise<Completion> {
     this.#done ??= this.#collect();
     return this.#done;
   }
   async #collect(): Promise<Completion> {
-    if (!this.#reading) for await (const piece of this.#generation) this.#pieces.push(piece);
-    const usage = await this.#generation.usage;
-    return completionOf(this.#pieces, usage);
+    while (await this.#more());
+    return completionOf(this.#pieces, await this.#generation.usage);
   }
 }
 

@@ -1,4 +1,5 @@
 // What a request's reader sees: pieces in the order they were written, joined where several wait.
+import { ArgumentError } from '../base/errors.js';
 import type { DecodeOptions, Tokenizer } from '../tokenizers/index.js';
 import { StopWatch, TextStream } from '../tokenizers/index.js';
 import type { RawLogprob } from './choose.js';
@@ -45,6 +46,8 @@ export class PieceStream implements Generation, PieceSink {
   /** The latest piece of each answer that nobody has read yet. */
   readonly #waiting = new Map<number, Piece>();
   #wake: (() => void) | undefined;
+  /** Somebody reads. */
+  #read = false;
   #ended = false;
   #error: unknown;
   #told: (usage: Usage) => void = () => {};
@@ -80,6 +83,9 @@ export class PieceStream implements Generation, PieceSink {
     this.#wake?.();
   }
   async *[Symbol.asyncIterator](): AsyncGenerator<Piece, void> {
+    if (this.#read)
+      throw new ArgumentError('generation: somebody reads it already, and two readers would have half of it each');
+    this.#read = true;
     try {
       for (;;) {
         for (const [choice, piece] of [...this.#waiting]) {
@@ -95,6 +101,7 @@ export class PieceStream implements Generation, PieceSink {
       }
       if (this.#error !== undefined) throw this.#error;
     } finally {
+      this.#read = false;
       if (!this.#ended) this.cancel();
     }
   }

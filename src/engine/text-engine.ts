@@ -280,9 +280,7 @@ export class TextEngine implements Engine {
   /** The next step, under way; none where nothing can run or it failed to begin. */
   async #begin(): Promise<Step | undefined> {
     const from = performance.now();
-    if (!this.#scheduler.running.some((s) => s.pending > 0))
-      for (const s of [...this.#scheduler.running])
-        await this.#answers.get(s)?.guess(this.#scheduler.limits.stepTokens);
+    await this.#guess();
     const items = this.#ready(this.#scheduler.plan());
     if (items.length === 0) return undefined;
     try {
@@ -290,6 +288,19 @@ export class TextEngine implements Engine {
     } catch (e) {
       this.#failed(items, e);
       return undefined;
+    }
+  }
+  /** Guesses for the next step. Whose guesses fail ends by that, and the others go on. */
+  async #guess(): Promise<void> {
+    const { running, limits } = this.#scheduler;
+    if (running.some((s) => s.pending > 0)) return;
+    for (const sequence of [...running]) {
+      const answer = this.#answers.get(sequence);
+      try {
+        await answer?.guess(limits.stepTokens);
+      } catch (e) {
+        if (answer && !answer.finished) this.#fail(answer, e);
+      }
     }
   }
   /** Takes what a step drew. Where that fails, the one that has begun after it is of no use either. */
@@ -385,7 +396,14 @@ export class TextEngine implements Engine {
     this.#rates.wrote(written);
     if (!this.#onStep) return;
     const [tokens, at] = [items.reduce((n, i) => n + i.tokens.length, 0), performance.now()];
-    this.#onStep({ sequences: items.length, tokens, ...begun, wait: there - from, take: at - there, at });
+    try {
+      this.#onStep({ sequences: items.length, tokens, ...begun, wait: there - from, take: at - there, at });
+    } catch (e) {
+      // No request is at fault: the program hears of it as of every error that nobody catches.
+      queueMicrotask(() => {
+        throw e;
+      });
+    }
   }
   /** One request ends by the error, the others of the step are computed again. */
   #failed(items: readonly Item[], error: unknown): void {
