@@ -47,6 +47,8 @@ HUNYUAN = dict(head_dim=16, num_experts=6, num_experts_per_tok=2, moe_intermedia
 GEMMA = dict(head_dim=16, sliding_window=7, hidden_size_per_layer_input=10, vocab_size_per_layer_input=96,
              num_hidden_layers=6,
              layer_types=['sliding_attention', 'full_attention'] * 3, num_kv_shared_layers=2)
+M3 = dict(num_local_experts=4, head_dim=16, dense_intermediate_size=40, shared_intermediate_size=20, index_head_dim=8,
+          index_n_heads=2, index_block_size=16, index_topk_blocks=8)
 ZAMBA1 = dict(num_key_value_heads=4, mamba_d_state=6)
 ZAMBA = dict(num_key_value_heads=4, mamba_d_state=8, n_mamba_heads=6, chunk_size=16, adapter_rank=6)
 OLMO = dict(linear_num_key_heads=2, linear_num_value_heads=4, linear_key_head_dim=12, linear_value_head_dim=8)
@@ -84,6 +86,24 @@ UNASKED = {**{kind: ('num_attention_heads', 'num_key_value_heads', 'intermediate
            'xglm': ('hidden_size', 'num_hidden_layers', 'num_attention_heads', 'num_key_value_heads',
                     'intermediate_size')}
 MODELS = {
+    'minimax_m3_vl_text': ('minimax_m3_vl_text', {
+        **M3, 'mlp_layer_types': ['dense', 'sparse', 'sparse'],
+        'layer_types': ['full_attention', 'minimax_m3_sparse', 'minimax_m3_sparse']}),
+    'minimax_m3_vl_text-b': ('minimax_m3_vl_text', {
+        **M3, 'num_local_experts': 6, 'num_experts_per_tok': 3, 'swiglu_limit': 0.5, 'swiglu_alpha': 1.1,
+        'routed_scaling_factor': 1.3, 'tie_word_embeddings': True, 'rms_norm_eps': 1e-2,
+        'rope_parameters': {'rope_type': 'default', 'rope_theta': 500.0, 'partial_rotary_factor': 0.5}}),
+    'cohere_compass_text': ('cohere_compass_text', {
+        'layer_types': ['sliding_attention', 'full_attention', 'sliding_attention'], 'sliding_window': 6,
+        'rope_parameters': {'full_attention': None, 'sliding_attention': {
+            'rope_type': 'default', 'rope_theta': 10000.0, 'mrope_section': [3, 2, 1]}}}),
+    'cohere_compass_text-b': ('cohere_compass_text', {
+        'head_dim': 16, 'attention_bias': True, 'logit_scale': 0.3, 'tie_word_embeddings': False,
+        'layer_norm_eps': 1e-2, 'layer_types': ['full_attention', 'sliding_attention', 'full_attention'],
+        'sliding_window': 9, 'rope_parameters': {
+            'full_attention': {'rope_type': 'default', 'rope_theta': 500.0, 'mrope_section': [3, 3, 2]},
+            'sliding_attention': {'rope_type': 'linear', 'rope_theta': 100.0, 'factor': 2.0,
+                                  'mrope_section': [2, 2, 4]}}}),
     'zamba': ('zamba', {**ZAMBA1, 'num_hidden_layers': 4, 'layers_block_type': ['linear_attention', 'hybrid',
                                                                                 'linear_attention', 'hybrid']}),
     'zamba-b': ('zamba', {**ZAMBA1, 'num_hidden_layers': 6, 'n_mamba_heads': 3, 'attn_layer_period': 2,

@@ -146,14 +146,14 @@ keys that were turned for short texts, or (Phi) drops them, and answers otherwis
 |---|---|---|---|---|---|---|---|
 ${body.join('\n')}
 
-Of models whose attention is sparse by an indexer (DeepSeek V3.2, GLM-5) texts of up to \`index_topk\` tokens are served, where all keys are chosen;
-longer ones are refused. So are texts for Doge of more than \`keep_window_size\` tokens, and its mixtures, whose choice hangs on the text's length. A padded
+Of models whose attention is sparse by an indexer (DeepSeek V3.2, GLM-5, MiniMax M3) texts of up to \`index_topk\` tokens (or so many blocks of them) are served, where all
+keys are chosen; longer ones are refused. So are texts for Doge of more than \`keep_window_size\` tokens, and its mixtures, whose choice hangs on the text's length. A padded
 batch of RWKV answers as its rows do alone (transformers reads the padding there); FNet's encoder reads padding, as transformers' does.
 Config fields that change the result and are not honoured, tensors that nothing uses and tensors that are missing are refused by name.
 The text of Qwen2-VL, Qwen2.5-VL, Qwen3-VL (and its mixture), Qwen3.5, Gemma 3, 3n and 4, Mistral 3, Llama 4, LLaVA, Idefics, SmolVLM, InternVL,
 Llama 3.2 Vision, GLM-4.5V, PaddleOCR-VL and others that name the family of their text loads from the folder of the whole model.
 Further types that these rows serve: ${also.map((t) => `\`${t}\``).join(', ')}.
-Not served, and refused by their name: \`xlstm\`, \`longcat_flash\`, \`blt\`, \`axk2\`, \`cohere_compass_text\`, \`cpmant\`, \`deepseek_v4\`, \`hrm_text\`, \`hy_v4\`, \`inkling_text\`, \`minimax_m3_vl_text\`, \`qwen4_exp_text\`, \`reformer\`, \`xlnet\`, \`zaya\`.
+Not served, and refused by their name: \`xlstm\`, \`longcat_flash\`, \`blt\`, \`axk2\`, \`cpmant\`, \`deepseek_v4\`, \`hrm_text\`, \`hy_v4\`, \`inkling_text\`, \`qwen4_exp_text\`, \`reformer\`, \`xlnet\`, \`zaya\`.
 
 ## Other models
 Small models of each were compared with transformers, too (test/models-encoders.test.ts, models-vision, models-scenes, models-sound,

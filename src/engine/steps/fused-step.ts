@@ -101,7 +101,7 @@ function feeds(m: Mlp): boolean {
     return (
       m.gated &&
       isGate(m.activation) &&
-      [m.gateFactor, m.outFactor, m.innerNorm, m.sparse].every((x) => x === undefined)
+      [m.gateFactor, m.outFactor, m.innerNorm, m.sparse, m.clamped].every((x) => x === undefined)
     );
   if (m.kind !== 'experts') return false;
   const { groups, sparseMixer, clamped, onInput, shared, ungated, latent, routerNorm, scaled, summed, cap } = m;

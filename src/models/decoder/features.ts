@@ -298,6 +298,12 @@ export interface DenseMlp {
   readonly innerNorm?: NormFeature;
   /** Gates that are not so many deviations above their mean are closed. */
   readonly sparse?: number;
+  readonly clamped?: ClampedGate;
+}
+/** min(gate, limit), clamp(up, limit), gate * sigmoid(alpha gate) * (up + 1). */
+export interface ClampedGate {
+  readonly limit: number;
+  readonly alpha: number;
 }
 
 export interface Experts {
@@ -327,8 +333,8 @@ export interface Experts {
   readonly factor?: number;
   /** The weight multiplies the expert's input. */
   readonly onInput?: boolean;
-  /** Clamped gates: min(gate, limit), clamp(up, limit), gate * sigmoid(alpha gate) * (up + 1). */
-  readonly clamped?: { readonly limit: number; readonly alpha: number };
+  /** Of the experts, and of the one that all tokens go through. */
+  readonly clamped?: ClampedGate;
   /** Two experts, chosen one after the other among logits near the largest (phimoe); the number is its jitter. */
   readonly sparseMixer?: number;
   readonly shared?: {

@@ -11,7 +11,7 @@ import { keep } from '../../tensor/scope.js';
 import type { Tensor } from '../../tensor/tensor.js';
 import { trainedSwiglu } from '../../tensor/training.js';
 import { amongHeld, expertProduct } from './experts.js';
-import type { DenseAndExperts, DenseMlp, Experts, NormFeature } from './features.js';
+import type { ClampedGate, DenseAndExperts, DenseMlp, Experts, NormFeature } from './features.js';
 import { addedTo, type Norm, norm } from './mixers.js';
 import type { ShardGroup } from './shard.js';
 import type { Step } from './step.js';
@@ -84,7 +84,8 @@ export class Dense extends Layer {
     return sum ? sum.add(y) : y;
   }
   #gated(name: string, h: Tensor): Tensor {
-    const { gateFactor, inner, sparse } = this.feature;
+    const { gateFactor, inner, sparse, clamped } = this.feature;
+    if (clamped) return clampedGate(h, clamped);
     if (gateFactor === undefined && sparse === undefined) return gatedBy(name, h);
     const last = h.rank - 1;
     const gate = h.narrow(last, 0, inner);
@@ -172,7 +173,8 @@ export class Mixture extends Layer {
     this.downBias = w.bias('expertDown', [count, width]);
     if (f.shared) {
       const { inner, factor: outFactor } = f.shared;
-      const part: DenseMlp = { kind: 'dense', inner, gated: !ungated, activation: f.activation, outFactor };
+      const { activation, clamped } = f;
+      const part: DenseMlp = { kind: 'dense', inner, gated: !ungated, activation, outFactor, clamped };
       this.shared = dense(w, part, hidden, undefined, SHARED);
       if (f.shared.gated) this.sharedSwitch = w.linear([{ role: 'sharedSwitch', outputs: 1 }], hidden);
     }
@@ -272,7 +274,7 @@ export class DenseWithExperts extends Layer {
   }
 }
 
-function clampedGate(h: Tensor, { limit, alpha }: { readonly limit: number; readonly alpha: number }): Tensor {
+function clampedGate(h: Tensor, { limit, alpha }: ClampedGate): Tensor {
   const half = h.shape[2] / 2;
   const gate = h.narrow(2, 0, half).clamp(-Infinity, limit);
   const up = h.narrow(2, half, half).clamp(-limit, limit);

@@ -276,6 +276,11 @@ const TEXT = `
     attention_bias=false num_experts_per_tok=8 gating=true moe_routed_scaling_factor=1.0
     moe_apply_router_weight_on_input=false moe_router_logit_softcapping=0.0 sliding_window=512
     shared_expert_intermediate_size=512 num_key_value_heads=8
+  minimax_m3_vl_text: head_dim=128 hidden_act=silu max_position_embeddings=524288 rms_norm_eps=1e-06
+    tie_word_embeddings=false num_key_value_heads=4 swiglu_alpha=1.702 swiglu_limit=7.0 routed_scaling_factor=2.0
+    num_experts_per_tok=4 index_block_size=128 index_topk_blocks=16
+  cohere_compass_text: hidden_act=silu max_position_embeddings=8192 layer_norm_eps=1e-05 tie_word_embeddings=true
+    attention_bias=false sliding_window=4096
   mimo_v2_flash: head_dim=192 hidden_act=silu max_position_embeddings=131072 rms_norm_eps=1e-05
     tie_word_embeddings=false attention_bias=false routed_scaling_factor=1.0 v_head_dim=128 n_group=1 topk_group=1
     num_experts_per_tok=8 norm_topk_prob=true sliding_window=128 attention_value_scale=0.707 num_key_value_heads=4`;

@@ -1,4 +1,5 @@
 // All decoder families.
+import { COMPASS_FAMILIES } from './cohere-compass.js';
 import { DEEPSEEK_FAMILIES } from './deepseek.js';
 import { FADING_FAMILIES } from './fading.js';
 import { FURTHER_FAMILIES } from './further.js';
@@ -8,6 +9,7 @@ import { GPT_FAMILIES } from './gpt.js';
 import { HYBRID_FAMILIES } from './hybrids.js';
 import { LLAMA_FAMILIES } from './llama.js';
 import { MAMBA_FAMILIES } from './mamba.js';
+import { MINIMAX3_FAMILIES } from './minimax3.js';
 import { OTHER_FAMILIES } from './others.js';
 import { PHI_FAMILIES } from './phi.js';
 import { QWEN_FAMILIES } from './qwen.js';
@@ -30,5 +32,7 @@ export const DECODER_FAMILIES = [
   ...FURTHER_FAMILIES,
   ...WINDOWED_MIXTURES,
   ...RARE_FAMILIES,
+  ...MINIMAX3_FAMILIES,
+  ...COMPASS_FAMILIES,
   ...READER_FAMILIES,
 ];

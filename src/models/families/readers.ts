@@ -6,7 +6,16 @@ const OTHER_NAMES = [
   ...['vision_tower', 'vision_model', 'vision_embed_tokens', 'vision_encoder', 'vision_projection', 'visual'],
   ...['vision_projector', 'mlp1'],
   ...['visual_embeddings_table', 'image_tower', 'image_newline', 'video_tower', 'audio_tower'],
-  ...['multi_modal_projector', 'mm_projector', 'projector', 'connector', 'aligner', 'merger', 'qformer'],
+  ...[
+    'multi_modal_projector',
+    'patch_merge_mlp',
+    'mm_projector',
+    'projector',
+    'connector',
+    'aligner',
+    'merger',
+    'qformer',
+  ],
   ...['high_res_vision_model', 'high_res_vision_neck', 'high_res_vision_proj', 'high_res_vision_alpha'],
   ...['vqmodel', 'generation_embeddings', 'generation_aligner', 'generation_head'], // that draw images
 ];
@@ -35,6 +44,7 @@ const READERS: Readonly<Record<string, readonly string[]>> = {
   persimmon: ['fuyu'],
   lfm2: ['lfm2_vl'],
   aria_text: ['aria'],
+  minimax_m3_vl_text: ['minimax_m3_vl'],
 };
 export const READER_FAMILIES = Object.entries(READERS).map(([unsaid, types]) =>
   // Cohere's readers of images leave out the factor of logits that their text model has.
