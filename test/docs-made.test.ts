@@ -8,6 +8,20 @@ import { packageRoot } from '../src/base/paths.js';
 
 test('nothing that is made is stale', () => assert.deepEqual(stalePages(), []));
 
+test('the README counts the cases that the H200 and the CPUs ran, and says truly that none failed', () => {
+  const readme = readFileSync(join(packageRoot, 'README.md'), 'utf8');
+  const told = /\| NVIDIA H200 \| \*\*run\*\*: ([\d,]+) cases of ops and models, 0 failed/.exec(readme)?.[1];
+  for (const name of ['cuda-h200', 'cpu-avx512', 'cpu-neon']) {
+    const file = join(packageRoot, 'docs/parity', `${name}.json`);
+    const { cells } = JSON.parse(readFileSync(file, 'utf8')) as { cells: { cases: number; verdict: string }[] };
+    assert.equal(cells.reduce((n, c) => n + c.cases, 0).toLocaleString('en-US'), told, name);
+    assert.ok(
+      cells.every((c) => c.verdict !== 'failed'),
+      name,
+    );
+  }
+});
+
 test('a page that says it is made is made here', () => {
   const docs = join(packageRoot, 'docs');
   const says = readdirSync(docs)
