@@ -327,3 +327,33 @@ test('what pages and units say of wick serve is true', () => {
       for (const [option] of line.matchAll(/--[a-z][a-z-]*/g))
         assert.ok(help.includes(`${option} `) || help.includes(`${option}\n`), `${file} says ${option}`);
 });
+
+test('commands and options that pages show are there', () => {
+  const all = names();
+  const helps = new Map(all.map((name) => [name, wick(name, '--help').stdout]));
+  const pages = ['README.md', 'CONTRIBUTING.md', 'SECURITY.md'].concat(
+    readdirSync(join(packageRoot, 'docs'), { recursive: true, encoding: 'utf8' })
+      .filter((f) => f.endsWith('.md') && !f.startsWith('decisions'))
+      .map((f) => `docs/${f}`),
+  );
+  let seen = 0;
+  const wrong = pages.flatMap((page) => {
+    const text = readFileSync(join(packageRoot, page), 'utf8');
+    // Indented lines, lines of fenced blocks that begin with the command, and code in sentences.
+    const code = [...text.matchAll(/^(?: {4}|\$ |mpirun |torchrun )(.*)$|`([^`\n]+)`/gm)].map((m) => m[1] ?? m[2]);
+    return code.flatMap((line) =>
+      [...line.replace(/ +#.*/, '').matchAll(/(?:^|npx |golden )(?:npx )?wick ([a-z]+)\b([^|]*)/g)].flatMap(
+        ([, name, rest]) => {
+          seen++;
+          const help = helps.get(name);
+          if (help === undefined) return [`${page}: wick ${name}`];
+          return [...rest.matchAll(/(?<![\w-])--[a-z][a-z-]*/g)]
+            .filter(([option]) => !new RegExp(`${option}(?![\\w-])`).test(help) && option !== '--help')
+            .map(([option]) => `${page}: wick ${name} ${option}`);
+        },
+      ),
+    );
+  });
+  assert.ok(seen > 40, `${seen} commands were found`);
+  assert.deepEqual(wrong, []);
+});

@@ -6,15 +6,15 @@ import { wholeOf } from './options.js';
 import { fit } from './table.js';
 
 const HELP = `wick embed --model NAME [options] TEXT ...
-wick embed --model NAME [options] < FILE       a text a line
+wick embed --model NAME [options] < FILE       one text per line
 
   --model NAME     a folder, a .gguf file or a model of the hub: an encoder, or a decoder that makes vectors
   --device NAME    cpu, cuda:0, rocm:0, ... (default: a GPU if there is one, else the CPU)
   --prompt NAME    one of the model's own prompts, by its name, before every text
-  --normalize      vectors of length 1, also where the model's files do not ask for it
+  --normalize      vectors of length 1, even if the model's files do not ask for it
   --batch N        texts at once (default 32)
-  --json           a list of vectors for programs; else a JSON object a line
-  --compare        no vectors: how alike the texts are, as a table of cosines`;
+  --json           a list of vectors for programs; otherwise one JSON object per line
+  --compare        no vectors: how similar the texts are, as a table of cosines`;
 
 export async function run(argv: readonly string[]): Promise<number> {
   const option = { type: 'string' } as const;

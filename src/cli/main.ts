@@ -20,17 +20,17 @@ const COMMANDS: Readonly<Record<string, Command>> = {
   chat: { onGpu: true, summary: 'a conversation with a language model', load: () => import('./chat.js') },
   serve: {
     onGpu: true,
-    summary: "a language model behind OpenAI's and Anthropic's APIs, with a page to chat",
+    summary: "a language model behind OpenAI's and Anthropic's APIs, and a chat page",
     load: () => import('./serve.js'),
   },
-  embed: { onGpu: true, summary: 'vectors of texts', load: () => import('./embed.js') },
+  embed: { onGpu: true, summary: 'embeddings of texts', load: () => import('./embed.js') },
   bench: { onGpu: true, summary: 'how fast a language model reads and writes', load: () => import('./bench.js') },
   inspect: {
     summary: 'what a GGUF, safetensors, PyTorch or NumPy file holds',
     load: () => import('./inspect.js'),
   },
   quantize: {
-    summary: 'a GGUF model in fewer bits, with the error of each tensor',
+    summary: 'a model in fewer bits as a GGUF file, with the error of each tensor',
     load: () => import('./quantize.js'),
   },
   perplexity: {
@@ -58,7 +58,7 @@ const COMMANDS: Readonly<Record<string, Command>> = {
   env: { summary: 'the environment variables that wick reads, and how they are set', load: () => import('./env.js') },
   emulate: { summary: 'run one kernel of an AMD code object with no GPU', load: () => import('./emulate.js') },
   completion: {
-    summary: 'a script that lets bash, zsh or fish complete these commands',
+    summary: 'tab completion for bash, zsh and fish',
     load: async () => {
       const { completionScript } = await import('./completion.js');
       const summaries = Object.fromEntries(Object.entries(COMMANDS).map(([name, c]) => [name, c.summary]));

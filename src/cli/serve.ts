@@ -34,16 +34,16 @@ ${EXPERTS_HELP}
 Who may ask:
   --host ADDRESS         (default 127.0.0.1: this machine alone)
   --port N               (default 8080; 0 takes a free one)
-  --api-key-file FILE    keys, one a line; the variable WICK_API_KEYS holds keys, too, separated by commas
+  --api-key-file FILE    keys, one per line; WICK_API_KEYS may hold more, separated by commas
   --without-keys         listen for others without a key
   --origin URL           pages of this origin may call; may be given several times
 
 Limits:
-  --max-waiting N        requests that wait before others are told 429 (default 1024)
-  --rate N               requests a minute of each key or address (default: any number)
+  --max-waiting N        requests that may wait; further ones get 429 (default 1024)
+  --rate N               requests per minute for each key or address (default: no limit)
   --max-body MIB         size of a request (default 8)
-  --timeout SECONDS      time of an answer (default 600)
-  --quiet                no log; else it goes to stderr, one JSON object a line
+  --timeout SECONDS      the longest that an answer may take (default 600)
+  --quiet                no log; otherwise it goes to stderr, one JSON object per line
 
 GET /openapi.json describes all routes, docs/serving.md says how to run it.`;
 
