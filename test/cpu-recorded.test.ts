@@ -4,6 +4,9 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { setImmediate as turn } from 'node:timers/promises';
 import type { Backend, Recorded } from '../src/backends/backend.js';
+import { CpuBackend } from '../src/backends/cpu.js';
+import { type Engine, openNative } from '../src/backends/cpu/engine.js';
+import { ensureNative } from '../src/backends/native-build.js';
 import { Device, IndexError, scope, tensor, type Tensor } from '../src/index.js';
 
 const { backend } = Device.cpu();
@@ -22,6 +25,34 @@ test('timers, sockets and signals have their turn while brief work is repeated w
   setImmediate(() => turns++);
   for (let more = 0; turns < 2 && more < 1e6; more++) await step.launch();
   assert.equal(turns, 2);
+  step.dispose();
+});
+
+test('brief work that gave others their turn goes on where it was, behind nothing and before what is asked later', async (t) => {
+  const engine = openNative(ensureNative());
+  let away = 0;
+  const place: Engine['place'] = (slots) => {
+    const calls = engine.place(slots);
+    const run = async (): Promise<number> => (away++, calls.runHere());
+    return { ...calls, run };
+  };
+  const own = new CpuBackend({ ...engine, place });
+  let clock = 0;
+  t.mock.method(performance, 'now', () => clock++); // a run takes a millisecond
+  const step = own.capture(() => undefined);
+  for (let i = 0; i < 100; i++) await step.launch();
+  assert.equal(away, 1, 'the first one, which nothing is known about');
+  const order: number[] = [];
+  await Promise.all(
+    Array.from({ length: 20 }, async (_, i) => {
+      await step.launch();
+      order.push(i);
+    }),
+  );
+  assert.deepEqual(
+    order,
+    Array.from({ length: 20 }, (_, i) => i),
+  );
   step.dispose();
 });
 

@@ -1,4 +1,5 @@
 // The CPU device: C++ kernels behind one call that takes one preallocated block of numbers.
+import { setImmediate as turn } from 'node:timers/promises';
 import { env } from '../base/environment.js';
 import { DTYPE, type DType } from '../base/dtype.js';
 import {
@@ -183,7 +184,10 @@ export class CpuBackend implements Backend {
   capture(f: () => void): Recorded {
     const { recording } = this.#record(this.#pool.beside(), f);
     const calls = recording.finish(this.#engine.place);
-    const launch = (): Promise<void> => (this.#staysHere(calls) ? this.#runHere(calls) : this.#enqueue(calls));
+    const launch = (): Promise<void> => {
+      if (this.#underWay > 0 || calls.milliseconds >= BRIEF) return this.#enqueue(calls);
+      return this.#brief + calls.milliseconds < TURN ? this.#runHere(calls) : this.#runNextTurn(calls);
+    };
     const dispose = (): void => {
       void this.#last.then(() => {
         calls.release();
@@ -211,21 +215,28 @@ export class CpuBackend implements Backend {
       this.#recording = recording;
     }
   }
-  #staysHere({ milliseconds }: RecordedCalls): boolean {
-    return this.#underWay === 0 && milliseconds < BRIEF && this.#brief + milliseconds < TURN;
-  }
   async #runHere(calls: RecordedCalls): Promise<void> {
     if (this.#brief === 0) setImmediate(() => (this.#brief = 0));
     const status = calls.runHere();
     this.#brief += calls.milliseconds;
     if (status !== 0) throw failure(status, calls.failedRow, calls.message);
   }
-  /** One after another on a thread of the system's, as they were asked for; at once where nothing runs. */
+  /** The same when timers, sockets and signals have had their turn, which takes less than the way to another thread. */
+  #runNextTurn(calls: RecordedCalls): Promise<void> {
+    return this.#inOrder(async () => {
+      await turn();
+      await this.#runHere(calls);
+    });
+  }
+  /** On a thread of the system's. */
   #enqueue(calls: RecordedCalls): Promise<void> {
-    const start = async (): Promise<void> => {
+    return this.#inOrder(async () => {
       const status = await calls.run();
       if (status !== 0) throw failure(status, calls.failedRow, calls.message);
-    };
+    });
+  }
+  /** One after another, as they were asked for; at once where nothing runs. */
+  #inOrder(start: () => Promise<void>): Promise<void> {
     this.#underWay++;
     const run = this.#underWay === 1 ? start() : this.#last.then(start);
     const over = (): void => void this.#underWay--;
