@@ -744,7 +744,8 @@ STABLE = dict(HEARING, feat_extract_norm='layer', do_stable_layer_norm=True, con
 CONFORMED = dict(HEARING, conv_depthwise_kernel_size=5)
 SOUND = {
     AutoModel: {'hubert': ('hubert', dict(HEARING, feat_proj_layer_norm=False)),
-                'conformer-b': ('wav2vec2-conformer', dict(CONFORMED, position_embeddings_type='rotary', hidden_act='silu'))},
+                'conformer-b': ('wav2vec2-conformer', dict(CONFORMED, position_embeddings_type='rotary', hidden_act='silu',
+                                                           num_hidden_layers=1))},
     AutoModelForCTC: {
         'wav2vec2': ('wav2vec2', dict(STABLE, adapter_attn_dim=8)),
         'wav2vec2-b': ('wav2vec2', dict(HEARING, num_conv_pos_embeddings=7, hidden_act='relu')),
