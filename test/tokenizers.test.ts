@@ -327,6 +327,9 @@ test('regular expressions of tokenizer files: possessive, atomic, intersections,
   assert.deepEqual(all('\\G[a-z]', 'ab1c'), ['a', 'b']);
   assert.deepEqual(all("(?i:'s)", "it'S 'ſ 's"), ["'S", "'ſ", "'s"]);
   assert.deepEqual(all('\\s+$', 'a \nb  '), [' ', '  ']);
+  // Small numbers of Latin-1 are letters outside of classes and none within, as in Oniguruma.
+  assert.deepEqual(all('\\w+', 'a½ ²'), ['a½', '²']);
+  assert.deepEqual(all('[^\\w\\s]+|[\\w]', 'a½-² x'), ['a', '½-²', 'x']);
   assert.throws(() => finder('(?<name'), { name: 'FormatError' });
 });
 test('a million characters without a space take no time to speak of', () => {

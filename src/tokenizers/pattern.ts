@@ -244,7 +244,8 @@ class Translator {
       const e = this.#source[this.#at++];
       if (e === undefined) throw this.fail('it ends with a backslash');
       if (e === 'b') return '\b';
-      const set = this.#escapedSet(e);
+      // Within a class Oniguruma does not count the small numbers of Latin-1 among letters, as it does outside.
+      const set = /^w$/i.test(e) ? ([POSIX.word, e === 'W'] as const) : this.#escapedSet(e);
       if (set) return { set: set[1] ? `[^${set[0]}]` : set[0] };
       const character = this.#escapedCharacter(e);
       if (character === undefined) throw this.fail(`\\${e} is not known`);
