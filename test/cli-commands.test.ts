@@ -7,7 +7,7 @@ import { type AddressInfo, createServer } from 'node:net';
 import { join } from 'node:path';
 import { test } from 'node:test';
 import { packageRoot, packageVersion } from '../src/base/paths.js';
-import { helpLines } from '../src/cli/chat.js';
+import { helpLines } from '../src/cli/chat-commands.js';
 import { builtinModel } from '../src/engine/index.js';
 import { EmbeddingModel } from '../src/models/index.js';
 import { main, scratch, wick, wickIn } from './cli-support.js';
