@@ -46,6 +46,7 @@ SCENES = {
     },
     AutoModelForSemanticSegmentation: {
         'segformer-s': ('segformer', dict(SEGMENTED, num_labels=4)),
+        'dpt-s': ('dpt', dict(DPT, num_labels=3, readout_type='add')),
         'segformer-t': ('segformer', dict(SEGMENTED, sr_ratios=[4, 1], hidden_act='relu', mlp_ratios=[1, 3])),
     },
     AutoModelForDepthEstimation: {

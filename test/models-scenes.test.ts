@@ -117,6 +117,7 @@ test('what models of scenes do not serve is refused by name', async () => {
     ['dpt', { is_hybrid: true }, /is_hybrid is true/],
     ['dpt', { neck_ignore_stages: [0, 1] }, /neck_ignore_stages is \[0,1\]/],
     ['glpn', { head_in_index: 0 }, /head_in_index is 0/],
+    ['dpt-s', { backbone_config: { model_type: 'dinov2' } }, /backbone_config is {"model_type":"dinov2"}/],
   ];
   for (const [name, more, message] of refused)
     assert.throws(
@@ -132,6 +133,7 @@ test('what models of scenes do not serve is refused by name', async () => {
   const [one] = await detector.detect({ width: 1, height: 1, rgb: new Uint8Array(3) }, { threshold: 0 });
   assert.ok(Number.isFinite(one.score));
   detector.dispose();
+  await assert.rejects(DepthEstimator.load(folder('dpt-s', {})), /a model of kind segmentation, not depth/);
   await assert.rejects(DepthEstimator.load(folder('yolos')), /a model of kind object-detection, not depth/);
   const silent = await DepthEstimator.load(folder('glpn'), { device: 'cpu' });
   await assert.rejects(silent.estimate({ width: 5, height: 5, rgb: new Uint8Array(75) }), /would become 0 x 0/);

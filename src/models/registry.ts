@@ -13,6 +13,7 @@ import { DECODER_FAMILIES } from './families/index.js';
 import { GGUF_ENCODERS } from './gguf/gguf-encoder.js';
 import { GGUF_T5 } from './gguf/gguf-t5.js';
 import { DEPTH_FAMILIES } from './scenes/depth.js';
+import { DPT_FAMILIES } from './scenes/dpt.js';
 import { DETR_FAMILIES } from './scenes/detr.js';
 import { YOLOS_FAMILIES } from './scenes/yolos.js';
 import { MOBILE_BERT_FAMILIES } from './encoders/mobile-bert.js';
@@ -68,6 +69,7 @@ export const MODELS: readonly ModelRow[] = [
   ...YOLOS_FAMILIES,
   ...DETR_FAMILIES,
   ...DEPTH_FAMILIES,
+  ...DPT_FAMILIES,
 ];
 
 const namesOf = (row: ModelRow, format: ModelFormat): readonly string[] =>

@@ -24,7 +24,7 @@ interface DepthHeadConfig {
   /** A convolution stands before the head's. */
   readonly projection?: number;
 }
-class DepthFromLayers extends DepthModel {
+export class DepthFromLayers extends DepthModel {
   readonly body: Vit;
   readonly fused: FusedLayers;
   readonly projection: Conv2d | undefined;
@@ -56,14 +56,14 @@ class DepthFromLayers extends DepthModel {
     return (bend === 'relu' ? y.relu() : y.sigmoid()).affine(farthest, 0);
   }
 }
-const mapAt = (c: Config, maps: number): number => {
+export const mapAt = (c: Config, maps: number): number => {
   const at = c.number('head_in_index', -1);
   if (!Number.isInteger(at) || at < -maps || at >= maps)
     throw new UnsupportedError(`${c.where}: head_in_index is ${at}; there are ${maps} maps`);
   return at;
 };
 /** What both families say of how layers are fused. */
-function fusedConfig(c: Config, width: number, layers: readonly number[]): FusedConfig {
+export function fusedConfig(c: Config, width: number, layers: readonly number[]): FusedConfig {
   const sizes = c.numbers('neck_hidden_sizes', layers.length);
   return {
     ...{ width, layers, sizes },
@@ -82,7 +82,7 @@ function layersOut(inner: Config, layers: number): readonly number[] {
   return list.sort((a, b) => a - b);
 }
 /** A DINOv2 inside, with which of its layers are read. */
-function backboneOf(
+export function backboneOf(
   c: Config,
   source: ModelSource,
 ): { readonly body: Vit; readonly inner: Config; readonly out: readonly number[] } {
@@ -127,54 +127,6 @@ function depthAnything(c: Config, source: ModelSource): DepthFromLayers {
     },
   );
 }
-function dpt(c: Config, source: ModelSource): DepthFromLayers {
-  c.only('is_hybrid', false);
-  c.ignore('backbone_featmap_shape', 'auxiliary_loss_weight', 'semantic_classifier_dropout', 'use_auxiliary_head');
-  c.ignore('semantic_loss_ignore_index', 'pooler_act', 'pooler_output_size', 'backbone', 'backbone_kwargs');
-  c.ignore('use_timm_backbone', 'use_pretrained_backbone', 'id2label');
-  c.only('neck_ignore_stages', [], [0, 1]);
-  c.only('readout_type', 'project', 'add', 'ignore');
-  if (c.has('neck_ignore_stages') && c.numbers('neck_ignore_stages').length > 0)
-    throw new UnsupportedError(
-      `${c.where}: neck_ignore_stages is ${JSON.stringify(c.json.neck_ignore_stages)}; served is []`,
-    );
-  source.ignore(/^(auxiliary_head|dpt\.pooler|dpt\.layernorm)\.|\.num_batches_tracked$/);
-  const outside = c.has('backbone_config') ? backboneOf(c, source) : undefined;
-  if (outside) c.ignore('hidden_size', 'num_hidden_layers', 'num_attention_heads', 'intermediate_size', 'image_size');
-  if (outside) c.ignore('patch_size', 'num_channels', 'qkv_bias', 'layer_norm_eps', 'backbone_out_indices');
-  const own = outside?.inner ?? c;
-  const body = outside?.body ?? vitAt(c, source, source.builder.pp('dpt'), 'dpt');
-  const out =
-    outside?.out ??
-    (c.has('backbone_out_indices') ? c.numbers('backbone_out_indices') : [2, 5, 8, 11])
-      .map((i) => i + 1)
-      .sort((a, b) => a - b);
-  const width = own.count('hidden_size');
-  const config = fusedConfig(c, width, out);
-  const normed = c.flag('use_batch_norm_in_fusion_residual', false);
-  const biased = c.json.use_bias_in_fusion_residual ?? !normed;
-  c.ignore('use_bias_in_fusion_residual');
-  const fused = new FusedLayers(source.builder.pp('neck'), {
-    ...{ ...config, exact: false, normed: outside !== undefined, patch: own.count('patch_size', 16, 1) },
-    ...{ batchNormed: normed, biased: biased === true },
-    readout: c.text('readout_type', 'project') as 'project' | 'add' | 'ignore',
-    activation: c.activation('hidden_act', 'gelu'),
-  });
-  const at = source.builder.pp('head');
-  const projected = c.flag('add_projection', false);
-  const projection = projected ? conv2d(256, 256, 3, at.pp('projection'), { padding: 1 }) : undefined;
-  const half = Math.floor(config.fused / 2);
-  return new DepthFromLayers(
-    ...([body, fused, projection] as const),
-    [
-      conv2d(config.fused, half, 3, at.pp('head.0'), { padding: 1 }),
-      conv2d(half, 32, 3, at.pp('head.2'), { padding: 1 }),
-      conv2d(32, 1, 1, at.pp('head.4')),
-    ],
-    { bend: 'relu', farthest: 1, map: mapAt(c, out.length) },
-  );
-}
-
 /** How much of the finer and how much of the coarser map counts, place by place. */
 class Weighed extends Module {
   readonly convs: readonly Conv2d[];
@@ -237,6 +189,5 @@ function glpn(c: Config, source: ModelSource): Glpn {
 }
 export const DEPTH_FAMILIES: readonly ModelRow[] = [
   { kind: 'depth', types: ['depth_anything'], build: depthAnything },
-  { kind: 'depth', types: ['dpt'], build: dpt },
   { kind: 'depth', types: ['glpn'], build: glpn },
 ];
