@@ -135,6 +135,12 @@ test('a picture that is cut off anywhere is refused as such, not filled up with 
       assert.throws(() => readPicture(file.subarray(0, length)), { name: 'FormatError' }, `${name}: ${length} bytes`);
   }
   assert.deepEqual(readPicture(files['with bytes behind']), readPicture(plain));
+  const scan = plain.indexOf(Buffer.from([0xff, 0xda]));
+  const again = Array.from({ length: 101 }, () => plain.subarray(scan, -2));
+  assert.throws(
+    () => readPicture(Buffer.concat([plain.subarray(0, scan), ...again, plain.subarray(-2)])),
+    /FormatError.*JPEG: it passes over its pixels more than 100 times/,
+  );
   assert.throws(() => readPicture(plain.subarray(0, -2)), /JPEG: the file is cut off: its \d+ bytes hold no end/);
 });
 
@@ -160,6 +166,7 @@ test('WAV files: samples, channels averaged, and what is not one', () => {
   assert.deepEqual(readWav(wav([0, 16384, -16384, -16384], 16000, 2)).samples, Float32Array.of(0.25, -0.5));
   for (const bad of [Buffer.from('RIFF'), wav([1], 8000).subarray(0, 30), wav([1], 8000).subarray(0, 36)])
     assert.throws(() => readWav(bad), { name: 'FormatError' });
+  assert.throws(() => readWav(wav([1], 0)), /FormatError.*WAV: its rate is 0/);
   const whole = Buffer.from(wav([1, 2, 3, 4], 8000));
   for (let length = 0; length < whole.length; length++)
     assert.throws(() => readWav(whole.subarray(0, length)), { name: 'FormatError' }, `${length} bytes`);

@@ -47,9 +47,15 @@ function checkPng(bytes: Buffer): void {
 
 /** Marks of a JPEG file that stand alone, without a length behind them: those inside a scan, and its beginning. */
 const standsAlone = (mark: number): boolean => mark === 0x01 || (mark >= 0xd0 && mark <= 0xd8);
-/** Refuses a file that stops before its end mark: jpeg-js would fill what is missing with grey, and say nothing. */
+/** A pass over all pixels takes 31 bytes of a file; what programs write has some ten. */
+const MOST_SCANS = 100;
+/**
+ * Refuses a file that stops before its end mark: jpeg-js would fill what is missing with grey, and say nothing. Refuses
+ * one with passes over the pixels without number, too, since a small one could keep it busy for hours.
+ */
 function checkJpeg(bytes: Buffer): void {
   let at = 2;
+  let scans = 0;
   while (at + 1 < bytes.length) {
     // Between a scan's header and the next mark lies its data, where 0xff is followed by 0.
     if (bytes[at] !== 0xff || bytes[at + 1] === 0 || bytes[at + 1] === 0xff) {
@@ -58,6 +64,8 @@ function checkJpeg(bytes: Buffer): void {
     }
     const mark = bytes[at + 1];
     if (mark === 0xd9) return;
+    if (mark === 0xda && ++scans > MOST_SCANS)
+      throw new FormatError(`JPEG: it passes over its pixels more than ${MOST_SCANS} times`);
     at += 2;
     if (!standsAlone(mark)) at += at + 1 < bytes.length ? Math.max(2, bytes.readUInt16BE(at)) : 2;
   }

@@ -42,6 +42,7 @@ export function readWav(bytes: Uint8Array): Sound {
         rate: view.getUint32(body + 4, true),
         width: bits / 8,
       };
+      if (format.rate === 0) throw new FormatError('WAV: its rate is 0 samples a second');
       if (!Object.hasOwn(SAMPLES, format.kind) || format.channels === 0)
         throw new FormatError(
           `WAV: samples of format ${real} with ${bits} bits are not read; PCM of 8 to 32 bits and floats are`,

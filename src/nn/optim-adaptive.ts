@@ -112,6 +112,15 @@ export interface NAdamOptions extends AdamLikeOptions {
 /** Adam that looks ahead along its momentum. */
 export class NAdam extends Optimizer<NAdamOptions> {
   protected override readonly kept = ['m', 'v'];
+  readonly #product = new Map<number, { readonly steps: number; readonly value: number }>();
+  /** The product of the momentum's shares of all steps so far: one more factor a step, all of them after a load. */
+  #shares(i: number, steps: number, share: (step: number) => number): number {
+    const known = this.#product.get(i);
+    let { steps: done, value } = known && known.steps < steps ? known : { steps: 0, value: 1 };
+    while (done < steps) value *= share(++done);
+    this.#product.set(i, { steps, value });
+    return value;
+  }
   constructor(params: Trained<NAdamOptions>, options: NAdamOptions = {}) {
     super(params, options, { ...ADAM_LIKE, momentumDecay: 4e-3, decoupled: false });
   }
@@ -120,8 +129,7 @@ export class NAdam extends Optimizer<NAdamOptions> {
     const base = o.decoupled && o.weightDecay ? p.affine(1 - o.learningRate * o.weightDecay, 0) : p;
     const mu = (step: number): number => o.beta1 * (1 - 0.5 * 0.96 ** (step * o.momentumDecay));
     const steps = this.stepsOf(i);
-    let product = 1;
-    for (let s = 1; s <= steps; s++) product *= mu(s);
+    const product = this.#shares(i, steps, mu);
     const [now, next] = [mu(steps), mu(steps + 1)];
     const m = this.keepState('m', i, this.state('m', i).ema(g, o.beta1));
     const v = this.keepState('v', i, this.state('v', i).emaSqr(g, o.beta2));
