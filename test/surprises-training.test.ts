@@ -6,6 +6,7 @@ import { gradOf, ShapeError, type Tensor, tensor, zeros } from '../src/index.js'
 import { DataLoader } from '../src/data/index.js';
 import { saveTensors } from '../src/io/index.js';
 import * as nn from '../src/nn/index.js';
+import { fit } from '../src/train/index.js';
 import { scratch } from './io-support.js';
 
 function near(got: Tensor, want: readonly number[], message?: string): void {
@@ -208,6 +209,62 @@ test("Muon's steps of wide, tall and narrow matrices", () => {
   steps([4, 1], { adjust: 'rms' }, [-0.924922, 0.40174, -0.440702, 1.013143]);
   const other: nn.MuonOptions = { nesterov: false, iterations: 3, coefficients: [2, -1.5, 0.5], eps: 0.1 };
   steps([2, 3], other, [-0.789937, 0.572083, -0.501894, 1.04751, 0.025846, -0.799522]);
+});
+
+test('a checkpoint of another model is refused by the names of what does not fit, and nothing of it is taken', () => {
+  const path = join(scratch(), 'run.safetensors');
+  const save = (shape: readonly number[], names = ['w']): void => {
+    const p = zeros(shape).requireGrad();
+    const tensors = new Map(names.map((name) => [name, p] as const));
+    nn.saveCheckpoint(path, { tensors, optimizer: new nn.SGD([p]) });
+  };
+  const load = (t: Tensor): unknown => {
+    const tensors = new Map([['w', t]]);
+    return nn.loadCheckpoint(path, { tensors, optimizer: new nn.SGD([t]) });
+  };
+  const p = tensor([1, 2]).requireGrad();
+  save([1]);
+  assert.throws(() => load(p), /loadCheckpoint: the model tensor "w" is \[2\], in .* \[1\]/);
+  save([2], ['w', 'v', 'u']);
+  assert.throws(() => load(p), /has 2 model tensors that the model has not: u, v/);
+  assert.throws(() => load(zeros([2], { dtype: 'f64' }).requireGrad()), /tensor "w" is f64, in .* f32/);
+  assert.deepEqual(p.toArray(), [1, 2]);
+  for (const checkpoint of [
+    '{',
+    'null',
+    '{"step":"x"}',
+    '{"step":1,"optimizerSteps":1,"learningRate":1,"generators":{"a":["x",0]}}',
+  ]) {
+    saveTensors(path, new Map([['model.w', p]]), { metadata: { checkpoint } });
+    assert.throws(() => load(p), /FormatError.*its record of a checkpoint is broken/);
+  }
+});
+
+test('averages take up a state of their shapes alone, hooks are functions, plateaus lower the rate', () => {
+  const linear = new nn.Linear(2, 3);
+  const ema = new nn.EMA(linear, { decay: 0.5 });
+  const state = new Map<string, Tensor>([
+    ['weight', zeros([3, 2])],
+    ['bias', zeros([1])],
+  ]);
+  assert.throws(() => ema.loadStateDict(state, 1), /EMA: the state "bias" is \[1\], in the module \[3\]/);
+  assert.notDeepEqual(ema.stateDict().get('weight')?.toArray(), state.get('weight')?.toArray(), 'nothing is taken');
+  assert.throws(() => linear.onForward(3 as never), /a hook is a function, not number/);
+  const rate = { learningRate: 1 };
+  assert.throws(() => new nn.ReduceLROnPlateau(rate, { factor: 2 }), /factor 2 is not a number from 0 to below 1/);
+  assert.throws(() => new nn.ReduceLROnPlateau(rate, { patience: -1 }), /patience -1 is not a number of at least 0/);
+});
+
+test('loaders and fit name an option of another kind', async () => {
+  const data = { length: 2, get: (i: number) => ({ x: i }) };
+  assert.throws(() => new DataLoader(data as never, { shuffle: 'yes' as never }), /shuffle yes is not true or false/);
+  assert.throws(() => new DataLoader(data as never, { collate: 3 as never }), /collate is number, not a function/);
+  const model = new nn.Linear(1, 1);
+  const optimizer = new nn.SGD(model.parameters());
+  await assert.rejects(
+    async () => fit(model, { data: [], epochs: 1, optimizer, loss: 3 as never }),
+    /fit: loss is number, not a function/,
+  );
 });
 
 test('a scheduler does not undo a rate that was set by hand; setting where it is goes on from there', () => {

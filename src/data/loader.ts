@@ -79,6 +79,12 @@ export class DataLoader<S extends Sample = Sample> implements AsyncIterable<Batc
         'DataLoader: sampler is a function of the epoch that answers numbers of samples, and takes the place of ' +
           'shuffle',
       );
+    for (const name of ['shuffle', 'dropLast'] as const)
+      if (!['boolean', 'undefined'].includes(typeof options[name]))
+        throw new ArgumentError(`DataLoader: ${name} ${String(options[name])} is not true or false`);
+    for (const name of ['collate', 'transform'] as const)
+      if (!['function', 'undefined'].includes(typeof options[name]))
+        throw new ArgumentError(`DataLoader: ${name} is ${typeof options[name]}, not a function`);
     this.#options = options;
     this.#device = Device.of(options.device);
     this.#samples = dataset.length;

@@ -1,6 +1,7 @@
 // A moving average of a module's weights, to evaluate and save instead of the last ones.
 import { isFloat } from '../base/dtype.js';
-import { ArgumentError, UnsupportedError } from '../base/errors.js';
+import { ArgumentError, ShapeError, UnsupportedError } from '../base/errors.js';
+import { formatShape, sameShape } from '../base/shape.js';
 import { requireOptions } from '../ops/kernel-row.js';
 import { noGrad } from '../tensor/autograd.js';
 import { keep, scope } from '../tensor/scope.js';
@@ -82,8 +83,13 @@ export class EMA {
     for (const [name, average] of this.#average) {
       const t = from.get(name);
       if (!t) throw new ArgumentError(`EMA: the state has no ${JSON.stringify(name)}, which the module has`);
-      noGrad(() => average.assign(t.to(average.device)));
+      if (!sameShape(t.shape, average.shape))
+        throw new ShapeError(
+          `EMA: the state ${JSON.stringify(name)} is ${formatShape(t.shape)}, in the module ${formatShape(average.shape)}`,
+        );
     }
+    for (const [name, average] of this.#average)
+      noGrad(() => average.assign((from.get(name) as Tensor).to(average.device)));
     this.updates = updates;
   }
   /** Copies the average into the module for good. */

@@ -372,6 +372,7 @@ export abstract class Layer extends Module {
 }
 
 function added<T>(set: Set<T>, hook: T): () => void {
+  if (typeof hook !== 'function') throw new ArgumentError(`a hook is a function, not ${typeof hook}`);
   set.add(hook);
   return () => void set.delete(hook);
 }

@@ -368,6 +368,12 @@ export class ReduceLROnPlateau {
       throw new ArgumentError(
         `ReduceLROnPlateau: mode ${JSON.stringify(this.options.mode)} is neither 'min' nor 'max'`,
       );
+    const { factor, patience, cooldown, threshold, min } = this.options;
+    if (!(factor >= 0 && factor < 1))
+      throw new ArgumentError(`ReduceLROnPlateau: factor ${factor} is not a number from 0 to below 1`);
+    for (const [name, value] of Object.entries({ patience, cooldown, threshold, min }))
+      if (!(typeof value === 'number' && value >= 0))
+        throw new ArgumentError(`ReduceLROnPlateau: ${name} ${String(value)} is not a number of at least 0`);
     this.best = this.options.mode === 'min' ? Infinity : -Infinity;
   }
   /** What it remembers: plain data to save and restore. */

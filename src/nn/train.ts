@@ -1,7 +1,8 @@
 // Training at speed: all parameters in one block, gradients clipped on the device, accumulated, scaled; checkpoints
 // that resume bit for bit.
 import type { DType } from '../base/dtype.js';
-import { ArgumentError } from '../base/errors.js';
+import { ArgumentError, DTypeError, FormatError, ShapeError } from '../base/errors.js';
+import { formatShape, sameShape } from '../base/shape.js';
 import { loadTensors, saveTensors } from '../io/load.js';
 import { SafeTensors } from '../io/safetensors.js';
 import { requireOptions } from '../ops/kernel-row.js';
@@ -250,6 +251,53 @@ export function saveCheckpoint(
   saveTensors(path, all, { metadata });
 }
 
+const MODEL = 'model.';
+/** What a checkpoint remembers besides tensors, as its metadata hold it. */
+interface CheckpointRecord extends Checkpoint {
+  readonly generators: Readonly<Record<string, readonly [string, string]>>;
+  readonly optimizerSteps: number;
+  readonly learningRate: number;
+}
+function readRecord(path: string, text: string): CheckpointRecord {
+  let record: Partial<CheckpointRecord> | null = null;
+  try {
+    record = JSON.parse(text) as Partial<CheckpointRecord> | null;
+  } catch {
+    // What is no JSON is refused below, with what is none of ours.
+  }
+  const { step, extra = {}, generators = {}, optimizerSteps, learningRate } = record ?? {};
+  const numbers = [step, optimizerSteps, learningRate].every((v) => typeof v === 'number' && v >= 0);
+  const streams = Object.values(generators ?? [0]).every(
+    (g: unknown) => Array.isArray(g) && g.length === 2 && g.every((n) => /^-?\d+$/.test(String(n))),
+  );
+  if (!numbers || !streams)
+    throw new FormatError(`${path}: its record of a checkpoint is broken: ${text.slice(0, 80)}`);
+  return { step, extra, generators, optimizerSteps, learningRate } as CheckpointRecord;
+}
+/** Assigning would spread a smaller tensor over a larger one; and what is left over belongs to another model. */
+function checkFits(path: string, own: ReadonlyMap<string, Tensor>, stored: ReadonlyMap<string, Tensor>): void {
+  for (const [name, t] of own) {
+    const value = stored.get(`${MODEL}${name}`);
+    const quoted = JSON.stringify(name);
+    if (!value) throw new ArgumentError(`loadCheckpoint: ${path} has no model tensor ${quoted}`);
+    if (!sameShape(value.shape, t.shape))
+      throw new ShapeError(
+        `loadCheckpoint: the model tensor ${quoted} is ${formatShape(t.shape)}, in ${path} ${formatShape(value.shape)}`,
+      );
+    if (value.dtype !== t.dtype)
+      throw new DTypeError(`loadCheckpoint: the model tensor ${quoted} is ${t.dtype}, in ${path} ${value.dtype}`);
+  }
+  const left = [...stored.keys()].filter((name) => name.startsWith(MODEL) && !own.has(name.slice(MODEL.length)));
+  if (left.length > 0)
+    throw new ArgumentError(
+      `loadCheckpoint: ${path} has ${left.length} model tensors that the model has not: ` +
+        `${left
+          .slice(0, 3)
+          .map((name) => name.slice(MODEL.length))
+          .join(', ')}${left.length > 3 ? ' ...' : ''}`,
+    );
+}
+
 /**
  * Reads a checkpoint into its parts and answers the step and what else was remembered. Missing tensors and other shapes
  * are refused.
@@ -259,20 +307,12 @@ export function loadCheckpoint(path: string, parts: CheckpointParts, device?: De
   const text = file.metadata.get('checkpoint');
   file.close();
   if (text === undefined) throw new ArgumentError(`loadCheckpoint: ${path} is a safetensors file but no checkpoint`);
-  const { step, extra, generators, optimizerSteps, learningRate } = JSON.parse(text) as {
-    step: number;
-    extra: Record<string, unknown>;
-    generators: Record<string, [string, string]>;
-    optimizerSteps: number;
-    learningRate: number;
-  };
+  const { step, extra, generators, optimizerSteps, learningRate } = readRecord(path, text);
   const stored = loadTensors(path, device ? { device } : {});
   const state = new Map<string, Tensor>();
-  for (const [name, t] of tensorsOf('loadCheckpoint', parts)) {
-    const value = stored.get(`model.${name}`);
-    if (!value) throw new ArgumentError(`loadCheckpoint: ${path} has no model tensor ${JSON.stringify(name)}`);
-    noGrad(() => t.assign(value.to(t.device)));
-  }
+  const own = tensorsOf('loadCheckpoint', parts);
+  checkFits(path, own, stored);
+  for (const [name, t] of own) noGrad(() => t.assign((stored.get(`${MODEL}${name}`) as Tensor).to(t.device)));
   for (const [name, t] of stored) if (name.startsWith('optimizer.')) state.set(name.slice('optimizer.'.length), t);
   parts.optimizer.loadStateDict(state, optimizerSteps);
   parts.optimizer.learningRate = learningRate;

@@ -137,6 +137,10 @@ const sizeOf = (batch: Batch): number => {
  */
 export async function fit<B = Batch>(model: Module, options: FitOptions<B>): Promise<History> {
   requireOptions('fit', options, OPTIONS);
+  if (typeof options.loss !== 'function')
+    throw new ArgumentError(
+      `fit: loss is ${typeof options.loss}, not a function of the output and the batch that answers a single number`,
+    );
   for (const name of ['epochs', 'accumulate'] as const) {
     const v = options[name] ?? 1;
     if (!Number.isInteger(v) || v < 1) throw new ArgumentError(`fit: ${name} ${v} is not a whole number of at least 1`);
