@@ -63,6 +63,7 @@ test('errors are one sentence, without a stack', () => {
     assert.ok(!/^\s+at |unexpected error/m.test(r.stderr), r.stderr);
     if (args[0] !== 'nonsense') assert.equal(r.stderr.trim().split('\n').length, 1, r.stderr);
   }
+  assert.equal(wick('bench').stderr, 'wick bench: what is measured? wick bench model\n');
   assert.equal(
     wick('generate', '--nonsense').stderr,
     'wick generate: there is no option --nonsense; wick generate --help lists them\n',

@@ -50,10 +50,7 @@ test('kernels build refuses what it cannot do in one line', () => {
   const off = { WICK_NO_RTC: '1', WICK_CACHE_DIR: dir };
   const refused = wick(['kernels', 'build', '--arch', 'gfx1100'], off);
   assert.equal(refused.status, 1);
-  assert.match(
-    refused.stderr,
-    /CompileError \[E_COMPILE\]: building kernels for gfx1100: run-time compilers are switched off/,
-  );
+  assert.match(refused.stderr, /^wick kernels: building kernels for gfx1100: run-time compilers are switched off/);
   assert.match(
     wick(['kernels', 'build', '--arch', 'sm_90', '--sample', '0'], off).stderr,
     /--sample "0" is not a whole number from 1/,
@@ -73,8 +70,5 @@ const skip = !process.allowedNodeEnvironmentFlags.has(without) && 'this Node can
 test('a Node that is too old says which one is needed', { skip }, () => {
   const { status, stderr } = wick(['devices'], { NODE_OPTIONS: without });
   assert.equal(status, 1);
-  assert.match(
-    stderr,
-    /^\S+ \[E_UNSUPPORTED\]: wick needs Node 20\.19 or 22\.12 or later to open devices; this is v[\d.]+\n$/,
-  );
+  assert.match(stderr, /^wick devices: wick needs Node 20\.19 or 22\.12 or later to open devices; this is v[\d.]+\n$/);
 });

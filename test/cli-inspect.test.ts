@@ -114,6 +114,6 @@ test('bad input is one sentence', () => {
   for (const args of [[], ['a', 'b'], [broken], [join(files, 'absent.gguf')], [join(files, 'expected.json')]]) {
     const { status, stdout, stderr } = wick('inspect', ...args);
     assert.deepEqual([status, stdout], [1, ''], args.join(' '));
-    assert.match(stderr, /^\w+Error \[E_\w+\]: [^\n]+\n$/);
+    assert.match(stderr, /^wick inspect: [^\n]+\n$/);
   }
 });

@@ -122,6 +122,13 @@ async function beginOpening(argv: readonly string[]): Promise<void> {
   headStart(device, { products: argv.some((a) => a === '--model' || a.startsWith('--model=')) });
 }
 
+/** What a command says went wrong, by the name that was typed. */
+function sentenceOf(command: string | undefined, message: string): string {
+  if (command === undefined || !Object.hasOwn(COMMANDS, command)) return `wick: ${message}`;
+  const own = `${command}: `;
+  return `wick ${own}${message.startsWith(own) ? message.slice(own.length) : message}`;
+}
+
 endWithReader();
 main(process.argv.slice(2)).then(
   (code) => (process.exitCode = code),
@@ -129,7 +136,7 @@ main(process.argv.slice(2)).then(
     // One sentence: ours say what is wrong; any other is a defect, whose place WICK_STACK shows.
     const usage = e instanceof Error && 'code' in e && String(e.code).startsWith('ERR_PARSE_ARGS');
     const message = e instanceof Error ? e.message : String(e);
-    if (e instanceof WickError) console.error(String(e));
+    if (e instanceof WickError) console.error(sentenceOf(process.argv[2], message));
     else if (usage) {
       const [{ usageError }, { optionsOf }] = await Promise.all([import('./options.js'), import('./completion.js')]);
       console.error(usageError(process.argv[2], message, optionsOf(process.argv[2])));
