@@ -318,6 +318,24 @@ test('a chat template runs within bounds', () => {
   assert.ok(new ChatTemplates(new Map([['default', plain]])).render(long).length > 3e6);
 });
 
+test('templates write and compare values as Python does', () => {
+  const render = (template: string): string =>
+    new ChatTemplates(new Map([['default', template]])).render([
+      { role: 'user', content: null, tool: { a: [1, 2.5] } },
+    ]);
+  assert.equal(render('{{ true }} {{ none }} {{ messages[0].content }}{{ nothing }}'), 'True None None');
+  assert.equal(
+    render("{{ messages[0].tool }} {{ [1.0, none, 'q', \"it's\", 'é\n'] }}"),
+    `{'a': [1, 2.5]} [1.0, None, 'q', \"it's\", 'é\\n']`,
+  );
+  assert.equal(render("{{ 'a' ~ true ~ none }} {{ false | string }} {{ 10 / 5 }}"), 'aTrueNone False 2.0');
+  assert.equal(
+    render('{{ [1] == [1] }} {{ 1 == "1" }} {{ nothing == none }} {{ 1 == 1.0 }} {{ {"a": 1} != {"a": 1} }}'),
+    'True False False True False',
+  );
+  assert.equal(render('{% set x = true %}{% if x %}{{ x }}{% endif %}{% for i in [] %}{% endfor %}|'), 'True|');
+});
+
 test('regular expressions of tokenizer files: possessive, atomic, intersections, \\G, case', () => {
   const all = (pattern: string, text: string): string[] =>
     [...finder(pattern)(text)].map((m) => text.slice(m.start, m.end));

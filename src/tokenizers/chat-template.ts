@@ -6,6 +6,7 @@ import { ArgumentError, FormatError } from '../base/errors.js';
 import { namesIn, readWhole } from '../base/read-file.js';
 import type { Gguf } from '../io/gguf.js';
 import { readJsonFile } from '../io/json-file.js';
+import { equal, shown, type Value } from './jinja-values.js';
 
 /** One message of a chat. */
 export interface ChatMessage {
@@ -93,22 +94,42 @@ const GLOBALS = {
 
 /** The library's interpreter as it is used here; its own types do not resolve from ES modules. */
 interface Evaluates {
-  evaluate(statement: Statement | undefined, environment: unknown): { readonly value?: unknown };
-  run(program: unknown): { readonly value?: unknown };
+  evaluate(statement: Statement | undefined, environment: unknown): Value;
+  evaluateBlock(statements: readonly Statement[], environment: unknown): Value;
+  evaluateBinaryExpression(node: Statement, environment: unknown): Value;
+  run(program: unknown): Value;
 }
 interface Statement {
   readonly type: string;
   /** What a loop runs over. */
   readonly iterable?: Statement;
+  /** Of operations. */
+  readonly operator?: { readonly value: string };
+  readonly left?: Statement;
+  readonly right?: Statement;
+  /** Of what a filter changes, and which filter. */
+  readonly operand?: Statement;
+  readonly filter?: { readonly value?: unknown };
+  /** Of literals and names. */
+  readonly value?: unknown;
 }
+/** What prints nothing of its own, or what it printed already. */
+const STATEMENTS = /^(Program|Set|If|For|Macro|CallStatement|FilterStatement|Break|Continue|Comment)$/;
+const literal = (value: string): Statement => ({ type: 'StringLiteral', value });
 const Plain = Interpreter as unknown as new (environment: Environment) => Evaluates;
-/** Runs a template within bounds: what came with a model must not keep the process busy or fill its memory. */
+/**
+ * Runs a template within bounds: what came with a model must not keep the process busy or fill its memory. Values are
+ * written and compared as Python does it.
+ */
 class BoundedInterpreter extends Plain {
   #steps = 0;
   readonly #loopedOver = new WeakSet<Statement>();
-  override evaluate(statement: Statement | undefined, environment: unknown): { readonly value?: unknown } {
+  override evaluate(statement: Statement | undefined, environment: unknown): Value {
     if (statement?.iterable) this.#loopedOver.add(statement.iterable);
-    const result = super.evaluate(statement, environment);
+    const written = statement?.type === 'FilterExpression' && statement.filter?.value === 'string';
+    const result = written
+      ? super.evaluate(literal(shown(this.evaluate(statement.operand, environment))), environment)
+      : super.evaluate(statement, environment);
     const { value } = result;
     const characters = typeof value === 'string' ? value.length : 0;
     const elements = Array.isArray(value) ? value.length : 0;
@@ -119,6 +140,23 @@ class BoundedInterpreter extends Plain {
     this.#steps += 1 + 16 * turns + characters / 1024;
     if (this.#steps > MOST_STEPS) throw new FormatError(`chat template: it takes over ${MOST_STEPS} steps${BOUNDED}`);
     return result;
+  }
+  override evaluateBlock(statements: readonly Statement[], environment: unknown): Value {
+    let out = '';
+    for (const statement of statements) {
+      const value = this.evaluate(statement, environment);
+      if (!STATEMENTS.test(statement.type) || value.type === 'StringValue') out += shown(value);
+    }
+    return super.evaluate(literal(out), environment);
+  }
+  override evaluateBinaryExpression(node: Statement, environment: unknown): Value {
+    const operator = node.operator?.value;
+    if (operator !== '==' && operator !== '!=' && operator !== '~')
+      return super.evaluateBinaryExpression(node, environment);
+    const [left, right] = [node.left, node.right].map((x) => this.evaluate(x, environment));
+    if (operator === '~') return super.evaluate(literal(shown(left) + shown(right)), environment);
+    const is = equal(left, right) === (operator === '==');
+    return super.evaluate({ type: 'Identifier', value: is ? 'true' : 'false' }, environment);
   }
 }
 
