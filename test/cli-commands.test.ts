@@ -160,6 +160,17 @@ test('generate on the reference engine says first that it writes few tokens', ()
   assert.equal(few('--max-tokens', '2').stderr, '');
 });
 
+test('Ctrl-C ends a text, and what was to run after it', { skip: noModel }, async () => {
+  // An engine that takes its time: what is told to end it comes before it has ended by itself.
+  const run = spawn(process.execPath, [main, 'generate', '--device', 'reference', '--max-tokens', '200', 'ROMEO:']);
+  let told = '';
+  run.stderr.on('data', (chunk: Buffer) => (told += String(chunk)));
+  run.stdout.once('data', () => run.kill('SIGINT'));
+  const [status, signal] = await once(run, 'exit');
+  assert.deepEqual([status, signal], [130, null], told);
+  assert.doesNotMatch(told, /next: /);
+});
+
 test('a conversation by pipe: answers, commands, the same for the same seed', { skip: noModel }, () => {
   const say = (lines: string): string => {
     const r = spawnSync(
@@ -211,9 +222,9 @@ test('a conversation goes on: other answers by /retry, messages without an answe
   assert.ok(r.stdout.endsWith('seed (default)\n'));
 });
 test('a setting that no answer can have is refused, and the conversation goes on', { skip: noModel }, () => {
-  const input = '/set seed 1.5\n/set top_p 7\n/set max_tokens 3\nhi\n/set\n';
+  const input = '/set seed 1.5\n/set temperature hot\n/set top_p 7\n/set max_tokens 3\nhi\n/set\n';
   const r = spawnSync(process.execPath, [main, 'chat', '--device', 'cpu'], { input, encoding: 'utf8' });
-  assert.match(r.stderr, /^chat: seed 1\.5: .*\nchat: top_p 7: .*\n$/);
+  assert.match(r.stderr, /^chat: seed 1\.5: .*\nchat: temperature "hot" is not a number\nchat: top_p 7: .*\n$/);
   assert.match(r.stdout, /^max_tokens 3\n[^]*\n {2}top_p \(default\)[^]* {2}seed \(default\)\n {2}max_tokens 3\n$/);
 });
 test('/help fits the terminal', () => {

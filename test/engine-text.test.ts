@@ -3,6 +3,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { ArgumentError, DisposedError } from '../src/base/errors.js';
 import {
+  type Decoder,
   ContextError,
   type GenerateStats,
   LanguageModel,
@@ -170,6 +171,33 @@ test('a model streams as many tokens as asked, the same for the same seed, and s
   await assert.rejects(async () => {
     for await (const _ of model.tokens(new Array(70).fill(1))) assert.fail();
   }, /70 tokens, the model has 64 positions/);
+});
+
+test('steps that are computed on this thread leave the event loop its turns', async () => {
+  const { model, tokenizer } = small();
+  // As on the reference device: a step takes long, and nobody else has this thread meanwhile.
+  const slow: Decoder = {
+    length: 0,
+    run: () => assert.fail(),
+    runSampled: () => assert.fail(),
+    runGreedy: () => {
+      for (const begin = performance.now(); performance.now() - begin < 25; );
+      return Promise.resolve(5);
+    },
+    reset: () => {},
+    dispose: () => {},
+  };
+  const abort = new AbortController();
+  const clock = setTimeout(() => abort.abort(), 1);
+  let reason = '';
+  const { signal } = abort;
+  const onDone = (s: GenerateStats): string => (reason = s.reason);
+  const generation = new LanguageModel(model, tokenizer, () => slow).generate('the cat', {
+    ...{ maxTokens: 40, temperature: 0, signal, onDone },
+  });
+  for await (const _ of generation);
+  clearTimeout(clock);
+  assert.equal(reason, 'aborted');
 });
 
 test('longer tables leave those that recorded steps read as they are', () => {

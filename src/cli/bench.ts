@@ -96,8 +96,7 @@ export async function run([what, ...argv]: readonly string[]): Promise<number> {
     args: [...argv],
     options: { ...ENGINE_OPTIONS, prompt: option, tokens: option, batch: option, json: { type: 'boolean' } },
   });
-  const batches = (v.batch ?? '1,2,4,8').split(',').map((b) => wholeOf('bench', 'batch', b) ?? 0);
-  if (batches.some((b) => b < 1)) throw new ArgumentError('bench: --batch is a list of numbers from 1: 1,2,4');
+  const batches = (v.batch ?? '1,2,4,8').split(',').map((b) => wholeOf('bench', 'batch', b, 1) ?? 1);
   const open = await openEngine('bench', v);
   try {
     const { engine } = open;

@@ -2,7 +2,6 @@
 import { writeFileSync } from 'node:fs';
 import { ArgumentError, FileError } from '../base/errors.js';
 import { checkedSetting, type Conversation, type Setting, SETTINGS } from './conversation.js';
-import { numberOf } from './options.js';
 import { wrap } from './table.js';
 import { styled } from './terminal.js';
 
@@ -81,7 +80,9 @@ function set(talk: Conversation, rest: string): void {
   }
   if (!(SETTINGS as readonly string[]).includes(name))
     throw new ArgumentError(`chat: there is no setting ${name}; there are ${SETTINGS.join(', ')}`);
-  const given = numberOf('chat', name, value);
+  const given = value === undefined ? undefined : Number(value);
+  if (given !== undefined && !Number.isFinite(given))
+    throw new ArgumentError(`chat: ${name} ${JSON.stringify(value)} is not a number`);
   if (given === undefined) delete talk.settings[name as Setting];
   else talk.settings[name as Setting] = checkedSetting(name as Setting, given);
   console.log(`${name} ${given ?? '(default)'}`);

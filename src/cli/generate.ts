@@ -38,6 +38,9 @@ type Values = Partial<Record<keyof typeof OPTIONS, string | boolean>>;
 /** How many tokens are written where nobody says, and on the slow reference engine. */
 const [TOKENS, FEW_TOKENS] = [200, 20];
 
+/** What shells call a command that Ctrl-C ended: what was to run after it does not. */
+const INTERRUPTED = 130;
+
 /** How tokens are drawn, as the options say it; what they leave open is undefined. */
 function samplingOf(v: Values) {
   const of = (name: keyof typeof OPTIONS): number | undefined =>
@@ -103,15 +106,16 @@ export async function run(argv: readonly string[]): Promise<number> {
     world.close();
   }
   if (!first) return 0;
+  const status = signal.aborted ? INTERRUPTED : 0;
   if (v.json) {
     console.log(JSON.stringify({ model: v.model ?? 'built-in', ...about, prompt, text, seed, ...stats }));
-    return 0;
+    return status;
   }
   process.stdout.write('\n');
   if (stats) console.error(report(stats, device, world, about.parameters, about.dtype, loaded));
-  if (v.model === undefined)
+  if (v.model === undefined && !signal.aborted)
     console.error('next: wick chat, wick serve (a page and an API), or --model owner/name from the Hugging Face hub');
-  return 0;
+  return status;
 }
 
 /** Rank 0's time, on all ranks. */

@@ -25,7 +25,7 @@ import { builtinModel } from './builtin-model.js';
 import { beamSearch } from './beam-search.js';
 import { type Decoder, PlainDecoder } from './decoder.js';
 import { GraphDecoder } from './steps/graph-decoder.js';
-import { offThread } from './off-thread.js';
+import { LoopTurns, offThread } from './off-thread.js';
 import { PagedDecoder } from './paged-decoder.js';
 import { type Completion, Reply } from './reply.js';
 import type { GenerationRequest, TokenLogprob } from './request.js';
@@ -220,10 +220,13 @@ export class LanguageModel {
     this.#idle = undefined;
     const history = [...prompt];
     const limit = Math.min(maxTokens, maxPositions - prompt.length);
+    const turns = new LoopTurns();
     tally.begin();
     try {
       let next: readonly number[] = prompt;
       while (tally.tokens < limit) {
+        await turns.next();
+        this.#alive('generate');
         if (signal?.aborted) {
           tally.reason = 'aborted';
           break;
