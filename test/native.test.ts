@@ -252,6 +252,28 @@ test('products of some rows by rows of a matrix have every column, of whole stri
     }
 });
 
+test('products of a batch are those of its matrices alone, which lie one behind the other or do not', () => {
+  for (const dtype of ['f32', 'f64', 'f16', 'bf16'] as const)
+    for (const [count, m, n, k] of [
+      [9, 20, 30, 40],
+      [33, 70, 65, 17],
+      [16, 128, 128, 33],
+    ]) {
+      const [a, b] = [randn([count, m, k], { dtype, seed: 1 }), randn([count, k, n], { dtype, seed: 2 })];
+      const spread = [a, b].map((t) => t.permute([1, 0, 2]).copy().permute([1, 0, 2]));
+      const [plain, apart] = [a.matmul(b), spread[0].matmul(spread[1])].map((t) => t.cast('f64'));
+      assert.deepEqual(apart.dataSync(), plain.dataSync(), `${count} of ${m}x${k} by ${n} ${dtype}`);
+      for (const i of [0, 1, count - 1]) {
+        const alone = a
+          .narrow(0, i, 1)
+          .squeeze(0)
+          .matmul(b.narrow(0, i, 1).squeeze(0))
+          .cast('f64');
+        assert.deepEqual(plain.narrow(0, i, 1).squeeze(0).copy().dataSync(), alone.dataSync(), `${i} of ${dtype}`);
+      }
+    }
+});
+
 test('products of bf16 are sums in double, rounded, whatever lies transposed and however small the numbers are', () => {
   const SMALLEST = 2 ** -133;
   const values = (v: Float64Array, shape: number[], scale: number): [Tensor, ArrayLike<number>] => {
