@@ -15,19 +15,27 @@ import type { DepthModel, DetectionModel, SegmentationModel } from './scene-mode
 
 /** A box in a picture, in pixels from its upper left corner. */
 export interface Box {
+  /** The left edge. */
   readonly xmin: number;
+  /** The upper edge. */
   readonly ymin: number;
+  /** The right edge. */
   readonly xmax: number;
+  /** The lower edge. */
   readonly ymax: number;
 }
 /** A thing that was found. */
 export interface Detected {
+  /** The class's name. */
   readonly label: string;
+  /** From 0 to 1: how sure the model is. */
   readonly score: number;
+  /** Where it is. */
   readonly box: Box;
 }
 /** All places of one class. */
 export interface Segment {
+  /** The class's name. */
   readonly label: string;
   /** The class's number. */
   readonly id: number;
@@ -36,16 +44,22 @@ export interface Segment {
   /** 255 where it is, 0 elsewhere, row by row. */
   readonly mask: Uint8Array;
 }
+/** A picture whose pixels have classes. */
 export interface Segmented {
+  /** Pixels in a row. */
   readonly width: number;
+  /** Rows of pixels. */
   readonly height: number;
   /** The class's number for each pixel, row by row. */
   readonly classes: Uint16Array;
   /** Those classes that are there, the largest first. */
   readonly segments: readonly Segment[];
 }
+/** A picture whose pixels have distances. */
 export interface Depths {
+  /** Pixels in a row. */
   readonly width: number;
+  /** Rows of pixels. */
   readonly height: number;
   /** A number for each pixel, row by row: the larger the nearer, or metres, by how the model was trained. */
   readonly depth: Float32Array;
@@ -95,7 +109,13 @@ export class ObjectDetector {
     return new ObjectDetector(...(await opened<DetectionModel>(name, 'object-detection', options)));
   }
   /** The things that are likelier than `threshold`, the likeliest first; boxes may reach past the picture's edges. */
-  async detect(image: ImageInput, options: { readonly threshold?: number } = {}): Promise<Detected[]> {
+  async detect(
+    image: ImageInput,
+    options: {
+      /** From 0 to 1; 0.5 unless it is said. */
+      readonly threshold?: number;
+    } = {},
+  ): Promise<Detected[]> {
     const { threshold = 0.5 } = options;
     if (!(threshold >= 0 && threshold <= 1))
       throw new ArgumentError(`detect: threshold is ${threshold}, not a number from 0 to 1`);
