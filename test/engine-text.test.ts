@@ -12,6 +12,7 @@ import {
   TextStream,
   trainBpe,
 } from '../src/engine/index.js';
+import { draw, uniformAt } from '../src/engine/sampler.js';
 import { tokenizerFromJson } from '../src/tokenizers/index.js';
 import { keyed } from '../src/models/decoder/features.js';
 import { Llama } from '../src/models/index.js';
@@ -62,6 +63,31 @@ test('top-k, top-p and min-p leave out what they say', () => {
   assert.deepEqual(drawn({ topP: 0.5 }), [1, 4]);
   assert.deepEqual(drawn({ minP: 0.3 }), [1, 2, 4]);
   assert.throws(() => new Sampler({ topP: 0 }), /topP 0 is not in \(0, 1\]/);
+});
+
+test('draws are those of a list that is sorted as a whole, equal and crowded logits included', () => {
+  const crowded = Float32Array.from({ length: 400 }, (_, i) => uniformAt(1, i) * (i % 2 ? 0.02 : 6));
+  const equal = new Float32Array(300).fill(1.5);
+  for (const row of [crowded, equal, logits()])
+    for (const [topK, topP, minP] of [
+      [0, 0.9, 0],
+      [40, 0.95, 0],
+      [0, 1, 0.05],
+    ]) {
+      const top = Math.max(...row);
+      const all = [...row].map((x, id) => ({ id, weight: Math.exp((x - top) / 0.8) })).filter((t) => t.weight >= minP);
+      const list = all.sort((a, b) => b.weight - a.weight || a.id - b.id).slice(0, topK || undefined);
+      const total = list.reduce((sum, { weight }) => sum + weight, 0);
+      const open: typeof list = [];
+      for (let sum = 0; open.length < list.length && sum < topP * total; sum += open[open.length - 1].weight)
+        open.push(list[open.length]);
+      const whole = open.reduce((sum, { weight }) => sum + weight, 0);
+      for (let i = 0; i < 50; i++) {
+        let left = uniformAt(2, i) * whole;
+        const want = open.find(({ weight }) => (left -= weight) < 0)?.id;
+        assert.equal(draw(row, { temperature: 0.8, topK, topP, minP }, uniformAt(2, i)), want);
+      }
+    }
 });
 
 test('draws follow the probabilities, and a seed repeats them', () => {

@@ -84,6 +84,13 @@ interface Weighed {
   readonly id: number;
   readonly weight: number;
 }
+/** The first `count` of these, and the weight of all that min-p leaves. The next draw has the same place for its own. */
+interface Shortlist {
+  readonly ids: Int32Array;
+  readonly weights: Float64Array;
+  readonly count: number;
+  readonly mass: number;
+}
 /** Kept between draws: a vocabulary of 128 thousand is a megabyte. */
 let scratch = new Float64Array(0);
 /**
@@ -91,11 +98,7 @@ let scratch = new Float64Array(0);
  * counted in bins first, so that only as much of a large vocabulary is sorted as it takes. kernels/decode-sample.hip
  * does the same.
  */
-function shortlist(
-  logits: Float32Array,
-  top: number,
-  { temperature, topK, topP, minP }: Filter,
-): { list: Weighed[]; mass: number } {
+function shortlist(logits: Float32Array, top: number, { temperature, topK, topP, minP }: Filter): Shortlist {
   const bins = new Uint32Array(BINS);
   if (scratch.length < logits.length) scratch = new Float64Array(logits.length);
   const far = scratch;
@@ -114,11 +117,43 @@ function shortlist(
     count += bins[bin];
     least += bins[bin] * Math.exp((-(bin + 1) * REACH) / BINS);
   }
+  for (let i = 0, at = 0; i < bin; i++) [bins[i], at] = [at, at + bins[i]];
+  return { ...placed(far, bins, bin, logits.length), mass };
+}
+/** Longer bins are sorted by the library: insertion takes the square of the length. */
+const FEW = 32;
+let ids = new Int32Array(0);
+let weights = new Float64Array(0);
+/** What lies in the first bins, nearest first: bins stand in order, so that each is sorted by itself. */
+function placed(far: Float64Array, begins: Uint32Array, bin: number, size: number): Omit<Shortlist, 'mass'> {
+  if (ids.length < size) [ids, weights] = [new Int32Array(size), new Float64Array(size)];
   const furthest = (bin * REACH) / BINS;
-  const list: Weighed[] = [];
-  for (let id = 0; id < logits.length; id++) if (far[id] < furthest) list.push({ id, weight: Math.exp(-far[id]) });
-  list.sort((a, b) => b.weight - a.weight || a.id - b.id);
-  return { list: topK > 0 ? list.slice(0, topK) : list, mass };
+  let count = 0;
+  for (let id = 0; id < size; id++) {
+    if (!(far[id] < furthest)) continue;
+    const at = begins[Math.floor((far[id] * BINS) / REACH)]++;
+    ids[at] = id;
+    weights[at] = Math.exp(-far[id]);
+    count++;
+  }
+  // Each now says where its bin ends.
+  for (let i = 0, from = 0; i < bin; from = begins[i++]) sortBin(from, begins[i], far);
+  return { ids, weights, count };
+}
+/** By weight, the largest first, and among equals by number, in which order they stand already. */
+function sortBin(from: number, to: number, far: Float64Array): void {
+  if (to - from > FEW) {
+    const pairs = Array.from(ids.subarray(from, to), (id) => ({ id, weight: Math.exp(-far[id]) }));
+    pairs.sort((a, b) => b.weight - a.weight);
+    pairs.forEach(({ id, weight }, i) => ([ids[from + i], weights[from + i]] = [id, weight]));
+    return;
+  }
+  for (let i = from + 1; i < to; i++) {
+    const [id, weight] = [ids[i], weights[i]];
+    let at = i;
+    for (; at > from && weights[at - 1] < weight; at--) [ids[at], weights[at]] = [ids[at - 1], weights[at - 1]];
+    [ids[at], weights[at]] = [id, weight];
+  }
 }
 
 /** Those whose surprise is nearest to the expected one, until they are together as likely as asked for. */
@@ -152,16 +187,27 @@ export function draw(logits: Float32Array, filter: Filter, uniform: number): num
     for (let i = 0; i < logits.length; i++) if ((left -= scratch[i]) < 0) return i;
     return best;
   }
-  const { list, mass } = shortlist(logits, top, filter);
-  const total = topK > 0 ? list.reduce((a, { weight }) => a + weight, 0) : mass;
+  const { ids, weights, count, mass } = shortlist(logits, top, filter);
+  const most = topK > 0 ? Math.min(topK, count) : count;
+  let total = mass;
+  if (topK > 0) {
+    total = 0;
+    for (let i = 0; i < most; i++) total += weights[i];
+  }
   let sum = 0;
   let n = 0;
-  while (n < list.length && (n === 0 || topP === 1 || sum < topP * total)) sum += list[n++].weight;
-  const open = typicalP === 1 ? list : typical(list.slice(0, n), typicalP);
-  if (typicalP < 1) [n, sum] = [open.length, open.reduce((a, { weight }) => a + weight, 0)];
+  while (n < most && (n === 0 || topP === 1 || sum < topP * total)) sum += weights[n++];
+  if (typicalP < 1) return drawTypical(ids, weights, n, typicalP, uniform);
   let left = uniform * sum;
-  for (let i = 0; i < n; i++) if ((left -= open[i].weight) < 0) return open[i].id;
-  return open[n - 1].id;
+  for (let i = 0; i < n; i++) if ((left -= weights[i]) < 0) return ids[i];
+  return ids[n - 1];
+}
+function drawTypical(ids: Int32Array, weights: Float64Array, n: number, share: number, uniform: number): number {
+  const list = Array.from(ids.subarray(0, n), (id, i) => ({ id, weight: weights[i] }));
+  const open = typical(list, share);
+  let left = uniform * open.reduce((a, { weight }) => a + weight, 0);
+  for (const { id, weight } of open) if ((left -= weight) < 0) return id;
+  return open[open.length - 1].id;
 }
 
 /** Options with nothing left open. */
