@@ -389,9 +389,12 @@ test('a text of more tokens than an indexer would choose among is refused by nam
       model.forward(ids.narrow(1, 0, 12), cache);
       assert.throws(
         () => model.forward(ids.narrow(1, 12, 1), cache),
-        /13 tokens; beyond 12 \(index_topk, keep_window_size\)/,
+        /13 tokens; beyond 12 \(index_topk, index_topk_blocks, keep_window_size\)/,
       );
-      assert.throws(() => model.forward(ids), /40 tokens; beyond 12 \(index_topk, keep_window_size\) .* is not served/);
+      assert.throws(
+        () => model.forward(ids),
+        /40 tokens; beyond 12 \(index_topk, index_topk_blocks, keep_window_size\) .* is not served/,
+      );
     });
     model.dispose();
   }),

@@ -165,7 +165,7 @@ const REFUSED: Readonly<Record<string, readonly [call: () => unknown, says: RegE
   ],
   'sizes of a layer that are text': [
     () => new nn.Linear('3' as never, 2 as never),
-    /Linear: takes two sizes, or a weight and a bias, not a string/,
+    /Linear: takes two sizes, or a weight that is there, not string/,
   ],
   'a range that leads away': [() => arange(0, 5, -1), /arange: from 0 to 5 by -1; the step leads away from the end/],
   'an op without functions': [

@@ -5,7 +5,6 @@ import {
   type Conv1d,
   conv1d,
   type Embedding,
-  embedding,
   type LayerNorm,
   layerNorm,
   type Linear,
@@ -22,7 +21,7 @@ import { UnsupportedError } from '../../base/errors.js';
 import type { RopeTable } from '../decoder/rope.js';
 import type { Config } from '../files/config.js';
 import type { ModelSource } from '../files/source.js';
-import { type FeedForward, feedForward, keysMask } from '../parts.js';
+import { type FeedForward, feedForward, keysMask, rowTable } from '../parts.js';
 
 const KINDS = ['relative', 'relative_key', 'rotary'] as const;
 export interface ConformerConfig {
@@ -94,7 +93,7 @@ class ConformerAttention extends Module {
     this.contentBias = relative ? vb.get([c.heads, d], 'pos_bias_u') : undefined;
     this.distanceBias = relative ? vb.get([c.heads, d], 'pos_bias_v') : undefined;
     const learnt = c.places === 'relative_key';
-    this.table = learnt ? embedding(c.farthest[0] + c.farthest[1] + 1, d, vb.pp('distance_embedding')) : undefined;
+    this.table = learnt ? rowTable(c.farthest[0] + c.farthest[1] + 1, d, vb.pp('distance_embedding')) : undefined;
   }
   /** (b, t, width) to (b, heads, t, d). */
   #split(x: Tensor): Tensor {
