@@ -18,7 +18,8 @@ RUN npm ci && npm prune --omit=dev && node dist/scripts/release-engine.js --out 
 FROM ${NODE} AS node
 FROM ${BASE}
 RUN apt-get update && apt-get install -y --no-install-recommends cuda-nvrtc-12-8 && rm -rf /var/lib/apt/lists/* \
-  && useradd --uid 10001 --create-home wick && mkdir -p /models /home/wick/.cache/wick && chown -R wick /models /home/wick/.cache
+  && useradd --uid 10001 --create-home wick \
+  && mkdir -p /models /home/wick/.cache/wick && chown -R wick /models /home/wick/.cache
 COPY --from=node /usr/local/bin/node /usr/local/bin/node
 COPY --from=build /wick /wick
 USER wick

@@ -5,8 +5,8 @@
 #     -p 127.0.0.1:8080:8080 -e WICK_API_KEYS=a-key-of-yours \
 #     -v models:/models -v cache:/home/wick/.cache/wick wick:rocm --model owner/name
 # The image brings HIP, hipRTC, comgr, hipBLASLt and rocBLAS; the kernel driver (amdgpu) is the host's, and so are the
-# numbers of the groups that may open its devices: the image's groups of the same names have others. /models keeps what is
-# downloaded, the cache what is compiled for the GPU.
+# numbers of the groups that may open its devices: the image's groups of the same names have others. /models keeps what
+# is downloaded, the cache what is compiled for the GPU.
 ARG NODE=node:22-bookworm-slim
 ARG BASE=rocm/dev-ubuntu-24.04:7.0-complete
 
@@ -20,7 +20,8 @@ RUN npm ci && npm prune --omit=dev && node dist/scripts/release-engine.js --out 
 
 FROM ${NODE} AS node
 FROM ${BASE}
-RUN useradd --uid 10001 --create-home wick && mkdir -p /models /home/wick/.cache/wick && chown -R wick /models /home/wick/.cache
+RUN useradd --uid 10001 --create-home wick \
+  && mkdir -p /models /home/wick/.cache/wick && chown -R wick /models /home/wick/.cache
 COPY --from=node /usr/local/bin/node /usr/local/bin/node
 COPY --from=build /wick /wick
 USER wick

@@ -744,8 +744,9 @@ STABLE = dict(HEARING, feat_extract_norm='layer', do_stable_layer_norm=True, con
 CONFORMED = dict(HEARING, conv_depthwise_kernel_size=5)
 SOUND = {
     AutoModel: {'hubert': ('hubert', dict(HEARING, feat_proj_layer_norm=False)),
-                'conformer-b': ('wav2vec2-conformer', dict(CONFORMED, position_embeddings_type='rotary', hidden_act='silu',
-                                                           num_hidden_layers=1))},
+                'conformer-b': ('wav2vec2-conformer',
+                                dict(CONFORMED, position_embeddings_type='rotary', hidden_act='silu',
+                                     num_hidden_layers=1))},
     AutoModelForCTC: {
         'wav2vec2': ('wav2vec2', dict(STABLE, adapter_attn_dim=8)),
         'wav2vec2-b': ('wav2vec2', dict(HEARING, num_conv_pos_embeddings=7, hidden_act='relu')),
@@ -773,8 +774,9 @@ SPECTROGRAMS = {
 }
 
 
-BANDED = dict(vocab_size=20, hidden_size=32, num_hidden_layers=2, num_attention_heads=4, intermediate_size=40, num_labels=3,
-              feature_projection_input_dim=16, conv_depthwise_kernel_size=5, classifier_proj_size=12, mask_time_prob=0.0)
+BANDED = dict(vocab_size=20, hidden_size=32, num_hidden_layers=2, num_attention_heads=4, intermediate_size=40,
+              num_labels=3, feature_projection_input_dim=16, conv_depthwise_kernel_size=5, classifier_proj_size=12,
+              mask_time_prob=0.0)
 BANDS = {
     AutoModelForCTC: {'bands': ('wav2vec2-bert', dict(BANDED, left_max_position_embeddings=6))},
     AutoModelForAudioClassification: {
@@ -1605,7 +1607,8 @@ def main():
         if named:
             run('tokens', table, ENCODER, named, make, token_answers)
     for stem, tables, answer in (('vision', VISION, vision_answers), ('sound', SOUND, sound_answers),
-                                 ('sound', SPECTROGRAMS, spectrogram_answers), ('sound', BANDS, band_answers), ('speech', SPEECH, speech_answers),
+                                 ('sound', SPECTROGRAMS, spectrogram_answers), ('sound', BANDS, band_answers),
+                                 ('speech', SPEECH, speech_answers),
                                  ('pictures', PICTURES, picture_answers), ('pictures', BLIPS, blip_answers)):
         for make, table in tables.items():
             names = [n for n in table if not sys.argv[1:] or stem in asked or f'{stem}:{n}' in asked]

@@ -21,18 +21,20 @@ def spec_of(name, t, seed):
 
 
 families.spec_of = spec_of
-RESNET = dict(model_type='resnet', hidden_sizes=[8, 12, 16], depths=[1, 2, 1], embedding_size=8, out_features=['stage3'])
+RESNET = dict(model_type='resnet', hidden_sizes=[8, 12, 16], depths=[1, 2, 1], embedding_size=8,
+              out_features=['stage3'])
 DETR = dict(use_timm_backbone=False, backbone=None, use_pretrained_backbone=False, backbone_config=RESNET, d_model=32,
             encoder_layers=2, decoder_layers=2, encoder_ffn_dim=40, decoder_ffn_dim=36, encoder_attention_heads=4,
             decoder_attention_heads=2, num_queries=5, num_labels=3)
 YOLOS = dict(hidden_size=32, num_hidden_layers=3, num_attention_heads=4, intermediate_size=40, image_size=[20, 30],
              patch_size=5, num_detection_tokens=4, num_labels=3)
-DINO = dict(model_type='dinov2', hidden_size=32, num_hidden_layers=4, num_attention_heads=4, image_size=20, patch_size=5,
-            mlp_ratio=2, reshape_hidden_states=False, out_features=['stage1', 'stage2', 'stage3', 'stage4'])
+DINO = dict(model_type='dinov2', hidden_size=32, num_hidden_layers=4, num_attention_heads=4, image_size=20,
+            patch_size=5, mlp_ratio=2, reshape_hidden_states=False, out_features=['stage1', 'stage2', 'stage3', 'stage4'])
 ANYTHING = dict(backbone=None, backbone_config=DINO, reassemble_hidden_size=32, patch_size=5,
                 neck_hidden_sizes=[8, 12, 16, 16], fusion_hidden_size=12, head_hidden_size=6)
-DPT = dict(hidden_size=32, num_hidden_layers=4, num_attention_heads=4, intermediate_size=40, image_size=32, patch_size=8,
-           backbone_out_indices=[0, 1, 2, 3], is_hybrid=False, neck_hidden_sizes=[8, 12, 16, 16], fusion_hidden_size=12)
+DPT = dict(hidden_size=32, num_hidden_layers=4, num_attention_heads=4, intermediate_size=40, image_size=32,
+           patch_size=8, backbone_out_indices=[0, 1, 2, 3], is_hybrid=False, neck_hidden_sizes=[8, 12, 16, 16],
+           fusion_hidden_size=12)
 SEGMENTED = dict(families.SEGMENTED, decoder_hidden_size=12)
 SCENES = {
     AutoModelForObjectDetection: {
@@ -96,12 +98,13 @@ def seen(name):
     """A picture through a processor, a model and what the processor makes of its answers."""
     kind, fields = PROCESSORS[name]
     make = next(m for m, table in SCENES.items() if name in table)
-    stored = json.loads(families.node('brotliDecompressSync', open(os.path.join(families.GOLDEN, 'scenes.json.br'), 'rb').read()))
+    packed = open(os.path.join(families.GOLDEN, 'scenes.json.br'), 'rb').read()
+    stored = json.loads(families.node('brotliDecompressSync', packed))
     with tempfile.TemporaryDirectory() as at:
         spec = stored['models'][name]
         json.dump(spec['config'], open(os.path.join(at, 'config.json'), 'w'))
-        families.save_file({k: families.made(s) for k, s in spec['tensors'].items()}, os.path.join(at, 'model.safetensors'),
-                           metadata={'format': 'pt'})
+        tensors = {k: families.made(s) for k, s in spec['tensors'].items()}
+        families.save_file(tensors, os.path.join(at, 'model.safetensors'), metadata={'format': 'pt'})
         model = make.from_pretrained(at, dtype=torch.float32).eval()
     picture = families.painted(53, 37, 7)
     processor = getattr(pictures.transformers, f'{kind}Pil')(**fields)
@@ -115,7 +118,8 @@ def seen(name):
     elif make is AutoModelForSemanticSegmentation:
         answer = processor.post_process_semantic_segmentation(out, target_sizes=size)[0].flatten().tolist()
     else:
-        answer = processor.post_process_depth_estimation(out, target_sizes=size)[0]['predicted_depth'].flatten().tolist()
+        found = processor.post_process_depth_estimation(out, target_sizes=size)[0]
+        answer = found['predicted_depth'].flatten().tolist()
     file = io.BytesIO()
     picture.save(file, 'PNG')
     told = {**fields, 'image_processor_type': kind}

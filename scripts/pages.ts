@@ -1,5 +1,5 @@
-// Everything under docs/ that is made from something else, in one go: `npm run docs` writes it, `npm run docs:check` says
-// what is stale, and fails. --models runs every golden model for docs/models.md first (some minutes); --strict fails
+// Everything under docs/ that is made from something else, in one go: `npm run docs` writes it, `npm run docs:check`
+// says what is stale, and fails. --models runs every golden model for docs/models.md first (some minutes); --strict fails
 // for evidence that is older than what it speaks of, too.
 import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -13,6 +13,7 @@ import { packageRoot } from '../src/base/paths.js';
 import { namesMarkdown } from '../src/nn/names.js';
 import { checkDocs, pages } from '../src/parity/docs.js';
 import { MODELS_PAGE, modelsPage, typesNotRun } from './model-docs.js';
+import { withFoldedProse } from './prose.js';
 import { namesPage } from './pytorch-table.js';
 import { scalingPage } from './scaling.js';
 
@@ -24,7 +25,7 @@ export const PAGES: Readonly<Record<string, () => string>> = {
   ...Object.fromEntries([...pages()].map(([file, text]) => [file, () => text])),
   'docs/amd-estimates.md': () => estimatesPage(kept()),
   [MODELS_PAGE]: modelsPage,
-  'docs/nn.md': namesMarkdown,
+  'docs/nn.md': () => withFoldedProse(namesMarkdown()),
   'docs/pytorch-names.md': namesPage,
   'docs/scaling.md': scalingPage,
   [PICTURE]: picture,

@@ -3,6 +3,7 @@
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { packageRoot } from '../src/base/paths.js';
+import { withFoldedProse } from './prose.js';
 
 const recordOf = (name: string): unknown => JSON.parse(readFileSync(join(packageRoot, 'docs', name), 'utf8'));
 interface TrainRun {
@@ -132,7 +133,7 @@ export function scalingPage(): string {
   const links = Object.entries(ASSUMED.links).map(
     ([name, l]) => `${name} ${l.bytesPerSecond / 1e9} GB/s and ${Math.round(l.latency * 1e6)} us a call`,
   );
-  return `<!-- Made by \`npm run docs\` from scripts/scaling.ts; do not edit. -->
+  return withFoldedProse(`<!-- Made by \`npm run docs\` from scripts/scaling.ts; do not edit. -->
 # Expected scaling on eight GPUs, on paper
 
 Nothing on this page was run on several GPUs. It works out what to expect from bytes, link rates and what one H200
@@ -162,5 +163,5 @@ ${table(['GPUs', 'weights on each', 'reading weights', 'communication', 'speed']
 With eight GPUs the ${2 * LLAMA_70B.layers} sums of ${(2 * LLAMA_70B.hidden) / 1024} KiB are ${((100 * eight.talk) / eight.step).toFixed(0)}% of a step; their latency matters, not their bytes. Communication
 also takes multiprocessors and bandwidth from the work it hides behind, which is not counted here. A kernel of our own
 that sums small messages over peer memory would shorten them; plain NCCL comes first.
-`;
+`);
 }

@@ -28,7 +28,7 @@ test('timers, sockets and signals have their turn while brief work is repeated w
   step.dispose();
 });
 
-test('brief work that gave others their turn goes on where it was, behind nothing and before what is asked later', async (t) => {
+test('brief work that gave others their turn goes on where it was, in the order it was asked for', async (t) => {
   const engine = openNative(ensureNative());
   let away = 0;
   const place: Engine['place'] = (slots) => {

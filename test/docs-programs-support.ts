@@ -24,7 +24,8 @@ export const AROUND: Readonly<Record<string, readonly [before: string, after?: s
 import { tensor } from 'wick';
 import { Llama } from 'wick/models';
 import { AdamW, losses, VarBuilder, VarMap } from 'wick/nn';
-${WORLD}const sizes = { vocabSize: 16, hiddenSize: 8, intermediateSize: 16, layers: 2, heads: 2, kvHeads: 2, headDim: 4 };
+${WORLD}const sizes =
+  { vocabSize: 16, hiddenSize: 8, intermediateSize: 16, layers: 2, heads: 2, kvHeads: 2, headDim: 4 };
 const config = { ...sizes, maxPositions: 16, normEps: 1e-5, ropeTheta: 1e4, tiedEmbeddings: true, eosTokenIds: [] };
 const model = new Llama(config, VarBuilder.fromVarMap(new VarMap(), { device: world.device }));
 const [ids, targets] = [1, 2].map((first) => tensor([[first, 3, 4]], { dtype: 'i64', device: world.device }));
@@ -45,7 +46,8 @@ declare const x: Tensor, next: Tensor;
     `import { LanguageModel } from 'wick/engine';
 import { serve } from 'wick/server';
 const engine = (await LanguageModel.load()).engine();
-const server = await serve({ engine, aliases: ['wick-builtin'] }, { port: Number(new URL('http://127.0.0.1:8080/v1').port) });
+const { port } = new URL('http://127.0.0.1:8080/v1');
+const server = await serve({ engine, aliases: ['wick-builtin'] }, { port: Number(port) });
 `,
     'await server.close();\n',
   ],

@@ -1,5 +1,5 @@
-// The programs that the pages show: README.md, the guide and the other pages. Each is type-checked as it stands, runs in
-// a process of its own and prints what the comment behind a console.log says. What a page takes for granted (a
+// The programs that the pages show: README.md, the guide and the other pages. Each is type-checked as it stands, runs
+// in a process of its own and prints what the comment behind a console.log says. What a page takes for granted (a
 // model, a picture, the tensor x) is in docs-programs-support.ts.
 import assert from 'node:assert/strict';
 import { spawn, spawnSync, type SpawnSyncReturns } from 'node:child_process';

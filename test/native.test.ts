@@ -222,7 +222,7 @@ test('a column of a product has the same bits wherever it stands, in whole tiles
       }
 });
 
-test('products of some rows by rows of a matrix have every column, of whole strips, of vectors and of what is left', () => {
+test('products of some rows by rows of a matrix have every column, of strips, of vectors and of what is left', () => {
   const small = (n: number, of: number): number[] => Array.from({ length: n }, (_, i) => ((i * 7 + (i >> 3)) % of) - 2);
   for (const dtype of ['f32', 'f64', 'f16', 'bf16'] as const)
     for (const [m, n, k] of [

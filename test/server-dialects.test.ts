@@ -303,7 +303,8 @@ describe('/v1/responses', { skip: noModel }, () => {
       ],
       [
         { input: [{ type: 'custom_tool_call', call_id: 'c' }] },
-        'input[0].type: one of "item_reference", "function_call", "function_call_output", "reasoning", "message" is expected',
+        'input[0].type: one of "item_reference", "function_call", "function_call_output", "reasoning", "message" ' +
+          'is expected',
       ],
       [{ tool_choice: { type: 'function' } }, 'tool_choice.name: is missing; a string is expected'],
       [

@@ -178,7 +178,8 @@ describe('the pages', { skip }, () => {
     await answered(page, 'the answer');
     assert.ok(await page.evaluate('document.documentElement.scrollWidth <= window.innerWidth'));
     const lines = await page.evaluate(
-      "(() => { const r = new Range(); r.selectNodeContents(document.querySelector('th')); return r.getClientRects().length; })()",
+      "(() => { const r = new Range(); r.selectNodeContents(document.querySelector('th')); " +
+        'return r.getClientRects().length; })()',
     );
     assert.equal(lines, 1, 'a word in the head of a table is not cut');
     assert.equal(await page.evaluate('document.documentElement.dataset.theme'), 'dark');

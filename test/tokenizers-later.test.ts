@@ -1,4 +1,4 @@
-// Long texts on a thread of their own: the same numbers, the event loop goes on meanwhile, and who has gone is left out.
+// Long texts on a thread of their own: the same numbers, and the event loop goes on; who has gone is left out.
 import assert from 'node:assert/strict';
 import { copyFileSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -21,7 +21,7 @@ const jsonOf = (json: object): string => {
   writeFileSync(file, JSON.stringify(json));
   return file;
 };
-/** Longer than what is encoded at once, with characters of every length, halves of some, and a mark at the beginning. */
+/** Longer than what is encoded at once: characters of every length, halves of some, and a mark at the beginning. */
 const LONG = `\ufeff${'What light, \u00e9\u4e16\u{1f600}\ud800 breaks?\n'.repeat(600)}\udc00`;
 
 test('long texts have the same numbers as at once, in every kind of tokenizer', async () => {

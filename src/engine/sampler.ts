@@ -84,7 +84,7 @@ interface Weighed {
   readonly id: number;
   readonly weight: number;
 }
-/** The first `count` of these, and the weight of all that min-p leaves. The next draw has the same place for its own. */
+/** The first `count` of these, and the weight of all that min-p leaves; the next draw overwrites them. */
 interface Shortlist {
   readonly ids: Int32Array;
   readonly weights: Float64Array;

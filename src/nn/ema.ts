@@ -85,7 +85,8 @@ export class EMA {
       if (!t) throw new ArgumentError(`EMA: the state has no ${JSON.stringify(name)}, which the module has`);
       if (!sameShape(t.shape, average.shape))
         throw new ShapeError(
-          `EMA: the state ${JSON.stringify(name)} is ${formatShape(t.shape)}, in the module ${formatShape(average.shape)}`,
+          `EMA: the state ${JSON.stringify(name)} is ${formatShape(t.shape)}, ` +
+            `in the module ${formatShape(average.shape)}`,
         );
     }
     for (const [name, average] of this.#average)

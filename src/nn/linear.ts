@@ -292,7 +292,8 @@ export class EmbeddingBag extends Embedding {
     if (!listed && (ids.rank !== 2 || third))
       throw new ShapeError(
         `EmbeddingBag: takes (bags, rows) of numbers and weights, or a list of numbers, whole numbers that say where ` +
-          `bags begin, and weights, not ${[ids, second, third].flatMap((t) => (t ? formatShape(t.shape) : [])).join(', ')}`,
+          'bags begin, and weights, not ' +
+          `${[ids, second, third].flatMap((t) => (t ? formatShape(t.shape) : [])).join(', ')}`,
       );
     const weights = this.#checkedWeights(ids, listed ? third : second);
     return listed ? this.#listed(ids, second, weights) : this.#table(ids, weights);
@@ -303,7 +304,8 @@ export class EmbeddingBag extends Embedding {
       throw new ArgumentError(`EmbeddingBag: weights are for mode 'sum', this one is '${this.mode}'`);
     if (!sameShape(weights.shape, ids.shape))
       throw new ShapeError(
-        `EmbeddingBag: weights ${formatShape(weights.shape)} have not the shape of the numbers, ${formatShape(ids.shape)}`,
+        `EmbeddingBag: weights ${formatShape(weights.shape)} have not the shape of the numbers, ` +
+          formatShape(ids.shape),
       );
     return weights;
   }

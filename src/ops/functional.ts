@@ -79,7 +79,7 @@ function sameSizes(op: string, x: Tensor, y: Tensor): void {
     throw new ShapeError(`${op}: input ${formatShape(x.shape)} and target ${formatShape(y.shape)} must have one shape`);
 }
 
-/** Factors that broadcast to the losses, but do not make more of them: a mean would be over the same ones repeatedly. */
+/** Factors that broadcast to the losses, but do not make more of them: a mean would count the same ones repeatedly. */
 export function requireWithin(op: string, x: Tensor, factors: Readonly<Record<string, unknown>>): void {
   for (const name of ['weight', 'posWeight']) {
     const t = factors[name] as Tensor | undefined;

@@ -48,7 +48,7 @@ export const oneOf = (words: readonly unknown[]): string =>
   `${words.length > 1 ? 'one of ' : ''}${words.map((w) => JSON.stringify(w)).join(', ')} is expected`;
 
 type Issues = readonly z.core.$ZodIssue[];
-/** Whether an alternative is not the one that was meant: another kind of value, or another word where it has its own. */
+/** Whether an alternative is not what was meant: another kind of value, or another word where it has its own. */
 const isAnother = (issues: Issues): boolean =>
   issues.some(
     (i) => i.path.length === 0 || (i.code === 'invalid_value' && i.values.length === 1 && i.path.length === 1),

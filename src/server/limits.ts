@@ -57,7 +57,8 @@ export function checkedLimits(limits: Limits): Limits {
   const other = limits.origins.find((o) => !isOrigin(o));
   if (other !== undefined)
     throw new ArgumentError(
-      `serve: ${JSON.stringify(other)} is no origin, which pages are known by: https://example.org, without a path; or *`,
+      `serve: ${JSON.stringify(other)} is no origin, which pages are known by: https://example.org, ` +
+        'without a path; or *',
     );
   return limits;
 }

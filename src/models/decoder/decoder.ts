@@ -193,8 +193,8 @@ export class CausalLM extends Module {
     const { mostKeys } = this.config;
     if (mostKeys !== undefined && (cache?.length ?? 0) + t > mostKeys)
       throw new UnsupportedError(
-        `forward: ${(cache?.length ?? 0) + t} tokens; beyond ${mostKeys} (index_topk, index_topk_blocks, keep_window_size) this model ` +
-          'chooses among its keys, and sparse attention is not served',
+        `forward: ${(cache?.length ?? 0) + t} tokens; beyond ${mostKeys} (index_topk, ` +
+          'index_topk_blocks, keep_window_size) this model chooses among its keys, and sparse attention is not served',
       );
     if (!this.#rerun || !cache) return this.#run(ids, cache, pads, options.last ? 1 : t);
     // Keys turned for short sequences are of no use past the border: everything runs again.

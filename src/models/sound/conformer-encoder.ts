@@ -43,8 +43,8 @@ export class ConformerEncoder extends Module {
     const [b, t, bands] = features.shape;
     if (features.rank !== 3 || bands !== this.bands || (mask && mask.shape.join() !== [b, t].join()))
       throw new ArgumentError(
-        `sound: features have shape [${features.shape.join(', ')}]${mask ? `, the mask [${mask.shape.join(', ')}]` : ''}` +
-          `; the model takes (batch, moments, ${this.bands}) and a mask (batch, moments)`,
+        `sound: features have shape [${features.shape.join(', ')}]` +
+          `${mask ? `, the mask [${mask.shape.join(', ')}]` : ''}; the model takes (batch, moments, ${this.bands}) and a mask (batch, moments)`,
       );
     const real = mask?.ne(0);
     let x = this.projection.forward(this.projectionNorm.forward(features));

@@ -24,8 +24,8 @@ function itemOf(item: Exclude<ResponsesRequest['input'], string>[number], at: nu
   if (kept !== undefined) return wholeItem.parse(kept);
   throw new ApiError(
     404,
-    `input[${at}]: there is no item ${JSON.stringify(item.id.slice(0, 100))}: items are kept a while, unless store is ` +
-      'false, by the process that answered; send the item itself',
+    `input[${at}]: there is no item ${JSON.stringify(item.id.slice(0, 100))}: items are kept a while, unless store ` +
+      'is false, by the process that answered; send the item itself',
     { code: 'item_not_found', param: 'input' },
   );
 }
