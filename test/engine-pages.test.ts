@@ -31,7 +31,10 @@ test('ends of sequences go before their beginnings', () => {
 });
 
 test('names of pages stand for all tokens before them, and for the salt', () => {
-  const of = (tokens: number[], salt?: string): readonly string[] => new PageNames(2, salt).of(tokens, 2);
+  const of = (tokens: number[], salt?: string): readonly string[] => {
+    const names = new PageNames(2, salt);
+    return [0, 1].map((page) => names.of(tokens, page));
+  };
   assert.deepEqual(of([1, 2, 3, 4, 5]), of([1, 2, 3, 4]));
   assert.notEqual(of([1, 2, 3, 4])[1], of([9, 2, 3, 4])[1]);
   assert.notEqual(of([1, 2, 3, 4])[0], of([1, 2, 3, 4], 'salt')[0]);
@@ -160,6 +163,46 @@ test('a second prompt with the same beginning computes only what is new', () => 
   assert.deepEqual(items.find((i) => i.sequence === b)?.start, 8, 'two full pages are known');
   assert.deepEqual(items.find((i) => i.sequence === c)?.start, 0, 'another salt shares nothing');
   assert.equal(scheduler.prefixHits, 8);
+});
+
+test('a long beginning that is known is looked up in several turns, of which others have theirs', () => {
+  const pageTokens = 1;
+  const scheduler = new Scheduler({ pages: 9000, pageTokens, stepTokens: 4096, maxRunning: 4, reuse: true });
+  const prompt = Array.from({ length: 3001 }, (_, i) => i);
+  const of = (id: number, tokens: number[]): Sequence =>
+    new Sequence({ id, prompt: tokens, maxLength: 9000, priority: 0, pageTokens });
+  const first = of(0, prompt);
+  scheduler.add(first);
+  while (first.due > 0) scheduler.plan().forEach((i) => scheduler.done(i));
+  scheduler.remove(first);
+  const [again, writing] = [of(1, prompt), of(2, [7])];
+  scheduler.add(writing);
+  scheduler.plan().forEach((i) => scheduler.done(i));
+  writing.tokens.push(7);
+  scheduler.add(again);
+  const turns = [0, 1, 2].map(() => {
+    const items = scheduler.plan();
+    const made = again.names.made;
+    items.forEach((i) => scheduler.done(i));
+    writing.tokens.push(7);
+    return [made, items.map((i) => [i.sequence.id, i.start])];
+  });
+  assert.deepEqual(turns, [
+    [1024, [[2, 1]]],
+    [2048, [[2, 2]]],
+    [
+      3000,
+      [
+        [2, 3],
+        [1, 3000],
+      ],
+    ],
+  ]);
+  assert.equal(again.cached, 3000);
+  const other = of(3, [9, ...prompt]);
+  scheduler.add(other);
+  scheduler.plan();
+  assert.deepEqual([other.state, other.names.made], ['running', 1], 'nothing is named behind what nobody knows');
 });
 
 test('new tokens of answers come before prompts, and smaller numbers before larger', () => {

@@ -302,9 +302,17 @@ describe('/v1/responses', { skip: noModel }, () => {
         'input[0].role: one of "system", "developer", "user", "assistant" is expected',
       ],
       [
-        { input: [{ type: 'custom_tool_call', call_id: 'c' }] },
-        'input[0].type: one of "item_reference", "function_call", "function_call_output", "reasoning", "message" ' +
-          'is expected',
+        { input: [{ type: 'local_shell_call', call_id: 'c' }] },
+        'input[0].type: one of "item_reference", "function_call", "function_call_output", "custom_tool_call", ' +
+          '"custom_tool_call_output", "reasoning", "message" is expected',
+      ],
+      [
+        { input: [{ type: 'custom_tool_call', call_id: 'c', name: 'f' }] },
+        'input[0].input: is missing; a string is expected',
+      ],
+      [
+        { tools: [{ type: 'custom', name: 'apply_patch', format: { type: 'text' } }] },
+        'tools[0].type: custom tools are not served; give a function that takes a text',
       ],
       [{ tool_choice: { type: 'function' } }, 'tool_choice.name: is missing; a string is expected'],
       [
@@ -317,6 +325,18 @@ describe('/v1/responses', { skip: noModel }, () => {
       const response = await s.post('/v1/responses', { input: 'x', ...more });
       assert.deepEqual([response.status, (await response.json()).error.message], [400, message]);
     }
+  });
+  test('calls of custom tools in a history are calls of functions with the text as their argument', async () => {
+    await using s = await scripted(hello);
+    const input = [
+      { role: 'user', content: 'Mend it' },
+      { type: 'custom_tool_call', id: 'ctc_1', status: 'completed', call_id: 'c', name: 'patch', input: 'say "a"\n' },
+      { type: 'custom_tool_call_output', call_id: 'c', output: 'done' },
+    ];
+    assert.equal((await s.post('/v1/responses', { input })).status, 200);
+    const prompt = s.engine.tokenizer.decode(s.engine.requests[0].prompt, { special: true });
+    assert.match(prompt, /<tool_call>patch {"input": "say \\"a\\"\\n"}<\/tool_call>/);
+    assert.match(prompt, /<\|im_start\|>tool\ndone<\|im_end\|>/);
   });
   test('instructions and the rules that follow them are one message', async () => {
     await using s = await scripted(hello);

@@ -12,16 +12,20 @@ export class PageNames {
     this.#pageTokens = pageTokens;
     this.#root = createHash('sha256').update(salt).digest('base64');
   }
-  /** Names of the first `count` pages of these tokens. */
-  of(tokens: readonly number[], count: number): readonly string[] {
+  /** How many are made. */
+  get made(): number {
+    return this.#names.length;
+  }
+  /** The name of page `at` of these tokens; those before it are made on the way. */
+  of(tokens: readonly number[], at: number): string {
     const n = this.#pageTokens;
-    for (let i = this.#names.length; i < count; i++) {
+    for (let i = this.#names.length; i <= at; i++) {
       const words = Int32Array.from(tokens.slice(i * n, (i + 1) * n));
       const before = i === 0 ? this.#root : this.#names[i - 1];
       const hash = createHash('sha256').update(before).update(new Uint8Array(words.buffer));
       this.#names.push(hash.digest('base64'));
     }
-    return this.#names.slice(0, count);
+    return this.#names[at];
   }
 }
 

@@ -36,12 +36,16 @@ export interface Item {
  */
 const BRIEF_STEP = 1024;
 const TOKENS_FOR_EACH = 8;
+/** Pages that are named in a turn to see whether they are known: some 3 milliseconds; long prompts take several. */
+const NAMES_A_TURN = 1024;
 
 export class Scheduler {
   readonly pages: Pages;
   readonly limits: SchedulerLimits;
   #waiting: Sequence[] = [];
   #running: Sequence[] = [];
+  /** Pages that may still be named in this turn. */
+  #nameable = NAMES_A_TURN;
   /** Tokens of prompts found in pages, and sequences that lost theirs, since the start. */
   prefixHits = 0;
   preemptions = 0;
@@ -104,9 +108,10 @@ export class Scheduler {
     return true;
   }
 
-  /** The next step's work; none where nothing can run. */
+  /** The next step's work; none where nothing can run, or not before another turn. */
   plan(): Item[] {
     const items: Item[] = [];
+    this.#nameable = NAMES_A_TURN;
     const before = this.preemptions;
     const asked = this.#running.length + this.#waiting.length;
     let budget = Math.min(this.limits.stepTokens, Math.max(BRIEF_STEP, TOKENS_FOR_EACH * asked));
@@ -149,7 +154,7 @@ export class Scheduler {
       if (this.#waitsForOther(sequence)) continue;
       const found = this.#known(sequence);
       // Whoever is first is not overtaken by smaller ones.
-      if (!this.#fits(sequence, found)) return;
+      if (!found || !this.#fits(sequence, found)) return;
       found.forEach((page) => this.pages.hold(page));
       sequence.pages = found;
       sequence.computed = found.length * this.limits.pageTokens;
@@ -165,13 +170,15 @@ export class Scheduler {
       if (this.#reserve(sequence, sequence.computed + n, false)) give(sequence, n);
     }
   }
-  /** Pages that hold the beginning of a sequence; one token at least stays to be computed. */
-  #known(sequence: Sequence): number[] {
+  /** Pages that hold the beginning of a sequence; one token at least stays to be computed. None: not all are named. */
+  #known(sequence: Sequence): number[] | undefined {
     if (!this.limits.reuse || sequence.fresh) return [];
-    const full = Math.floor((sequence.tokens.length - 1) / this.limits.pageTokens);
+    const { names, tokens } = sequence;
+    const full = Math.floor((tokens.length - 1) / this.limits.pageTokens);
     const found: number[] = [];
-    for (const name of sequence.names.of(sequence.tokens, full)) {
-      const page = this.pages.find(name);
+    while (found.length < full) {
+      if (found.length === names.made && this.#nameable-- <= 0) return undefined;
+      const page = this.pages.find(names.of(tokens, found.length));
       if (page === undefined) break;
       found.push(page);
     }
@@ -182,7 +189,8 @@ export class Scheduler {
   get admits(): boolean {
     if (this.#running.length >= this.limits.maxRunning) return false;
     const first = this.#waiting.find((s) => !this.#waitsForOther(s));
-    return first !== undefined && this.#fits(first, this.#known(first));
+    const found = first && this.#known(first);
+    return found !== undefined && this.#fits(first as Sequence, found);
   }
   /** Until all of the other's prompt is computed, and said to be: pages have their names then. */
   #waitsForOther({ after }: Sequence): boolean {
@@ -209,8 +217,8 @@ export class Scheduler {
     if (!this.limits.reuse) return;
     const full = Math.floor(computed / this.limits.pageTokens);
     if (full <= sequence.named) return;
-    const names = sequence.names.of(sequence.tokens, full);
-    for (let i = sequence.named; i < full; i++) this.pages.name(sequence.pages[i], names[i]);
+    for (let i = sequence.named; i < full; i++)
+      this.pages.name(sequence.pages[i], sequence.names.of(sequence.tokens, i));
     sequence.named = full;
   }
 }

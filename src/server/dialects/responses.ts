@@ -30,6 +30,10 @@ function itemOf(item: Exclude<ResponsesRequest['input'], string>[number], at: nu
   );
 }
 
+/** Templates know functions: the text that a custom tool took is the one argument of such a call. */
+const argumentsOf = (item: Extract<WholeItem, { readonly call_id: string; readonly name: string }>): string =>
+  item.type === 'function_call' ? item.arguments : JSON.stringify({ input: item.input });
+
 /** Items of the input as messages; calls that follow one another are one message of the assistant. */
 function turnsOf(input: ResponsesRequest['input'], recall: Recall): PlacedTurn[] {
   if (typeof input === 'string') return [{ role: 'user', content: input, place: 'input' }];
@@ -41,13 +45,13 @@ function turnsOf(input: ResponsesRequest['input'], recall: Recall): PlacedTurn[]
       reasoning = [...(item.content ?? []), ...(item.summary ?? [])].map((p) => p.text ?? '').join('');
       continue;
     }
-    if (item.type === 'function_call_output') {
+    if (item.type === 'function_call_output' || item.type === 'custom_tool_call_output') {
       turns.push({ role: 'tool', tool_call_id: item.call_id, content: item.output, place: `input[${i}].output` });
       continue;
     }
     const thought = reasoning ? { reasoning_content: reasoning } : {};
     reasoning = undefined;
-    if (item.type !== 'function_call') {
+    if (item.type !== 'function_call' && item.type !== 'custom_tool_call') {
       const place = `input[${i}].content`;
       turns.push({ role: item.role, content: item.content, place, ...(item.role === 'assistant' && thought) });
       continue;
@@ -55,7 +59,7 @@ function turnsOf(input: ResponsesRequest['input'], recall: Recall): PlacedTurn[]
     const call = {
       id: item.call_id,
       type: 'function' as const,
-      function: { name: item.name, arguments: item.arguments },
+      function: { name: item.name, arguments: argumentsOf(item) },
     };
     const last = turns.at(-1);
     if (last?.role === 'assistant')

@@ -13,6 +13,9 @@ const named = z.object({ type: z.literal('function'), name: z.string() });
 const itself = [
   z.object({ type: z.literal('function_call'), call_id: z.string(), name: z.string().min(1), arguments: z.string() }),
   z.object({ type: z.literal('function_call_output'), call_id: z.string(), output: content }),
+  // Calls of tools that take a text instead of arguments: histories that began with another model have them.
+  z.object({ type: z.literal('custom_tool_call'), call_id: z.string(), name: z.string().min(1), input: z.string() }),
+  z.object({ type: z.literal('custom_tool_call_output'), call_id: z.string(), output: content }),
   z.object({
     type: z.literal('reasoning'),
     content: z.array(part).nullish(),
@@ -51,9 +54,11 @@ export const responsesRequest = z.object({
           strict: z.boolean().nullish(),
         })
         .superRefine((tool, context) => {
-          if (tool.type !== 'function' || tool.name !== undefined) return;
-          const message = 'is missing; here a function has its name and parameters beside its type';
-          context.addIssue({ code: 'custom', path: ['name'], message });
+          const problem = (path: string, message: string): void =>
+            context.addIssue({ code: 'custom', path: [path], message });
+          if (tool.type === 'custom') problem('type', 'custom tools are not served; give a function that takes a text');
+          if (tool.type === 'function' && tool.name === undefined)
+            problem('name', 'is missing; here a function has its name and parameters beside its type');
         }),
     )
     .max(512)
