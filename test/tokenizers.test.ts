@@ -397,3 +397,75 @@ test("a GGUF file of T5's tokenizer ends texts unless it says otherwise, as llam
   assert.deepEqual(of({}).encode('a'), [3, 1]);
   assert.deepEqual(of({ add_eos_token: false }).encode('a'), [3]);
 });
+
+const letters = (more: Readonly<Record<string, unknown>>): Tokenizer =>
+  tokenizerFromJson({
+    model: { type: 'BPE', unk_token: '[UNK]', vocab: { '[UNK]': 0, '\u2581': 1, a: 2, b: 3, ' ': 4 }, merges: [] },
+    ...more,
+  });
+test('added tokens are written as the normalizer leaves them, unless they are found before it', () => {
+  const replace = { type: 'Replace', pattern: { String: '\u2581' }, content: ' ' };
+  const rows: [normalizer: object, decoder: object | null, normalized: string, plain: string][] = [
+    [{ type: 'Lowercase' }, null, 'a a é b', 'a A É b'],
+    [{ type: 'Prepend', prepend: '\u2581' }, replace, 'a A Éb', 'aA Éb'],
+    [{ type: 'ByteLevel' }, { type: 'ByteLevel' }, 'aA Éb', 'aA Éb'],
+  ];
+  for (const [normalizer, decoder, ...texts] of rows)
+    texts.forEach((text, i) => {
+      const token = { id: 5, content: 'A É', normalized: i === 0, special: false };
+      const tokenizer = letters({ normalizer, decoder, added_tokens: [token] });
+      assert.equal(tokenizer.decode([2, 5, 3]), text, `${JSON.stringify(normalizer)} ${i}`);
+      if (decoder) assert.equal(`a${Buffer.from(tokenizer.bytes(5)).toString()}b`, text);
+    });
+  // What is left out of texts stays out, whatever the normalizer makes of it.
+  const end = { id: 5, content: '</S>', normalized: true, special: true };
+  assert.equal(letters({ normalizer: { type: 'Lowercase' }, added_tokens: [end] }).decode([2, 5]), 'a');
+});
+
+test('a mark before the first word alone: not where the normalizer took away what the text began with', () => {
+  const pre_tokenizer = { type: 'Metaspace', replacement: '\u2581', prepend_scheme: 'first', split: true };
+  const strip = { type: 'Strip', strip_left: true, strip_right: true };
+  const replace = (Regex: string, content: string): object => ({ type: 'Replace', pattern: { Regex }, content });
+  const bert = { type: 'BertNormalizer', clean_text: true, handle_chinese_chars: false, strip_accents: true };
+  const texts = ['a b', '\na b', '\u0301a', '\x01a', '\u2028a'];
+  const rows: [normalizer: object | null, ids: number[][]][] = [
+    [
+      null,
+      [
+        [1, 2, 1, 3],
+        [1, 0, 2, 1, 3],
+        [1, 0, 2],
+        [1, 0, 2],
+        [1, 0, 2],
+      ],
+    ],
+    [strip, [[1, 2, 1, 3], [2, 1, 3], [1, 0, 2], [1, 0, 2], [2]]],
+    [
+      { type: 'Sequence', normalizers: [{ type: 'Lowercase' }, strip] },
+      [[1, 2, 1, 3], [2, 1, 3], [1, 0, 2], [1, 0, 2], [2]],
+    ],
+    [replace('^\\s+', ''), [[1, 2, 1, 3], [2, 1, 3], [1, 0, 2], [1, 0, 2], [2]]],
+    [replace('^..', 'a'), [[2, 3], [1, 0, 2, 3], [2], [2], [2]]],
+    [
+      replace('^.', 'a'),
+      [
+        [1, 2, 1, 3],
+        [1, 0, 2, 1, 3],
+        [1, 2, 2],
+        [1, 2, 2],
+        [1, 2, 2],
+      ],
+    ],
+    [bert, [[1, 2, 1, 3], [1, 2, 1, 3], [2], [2], [1, 2]]],
+    [{ type: 'StripAccents' }, [[1, 2, 1, 3], [1, 0, 2, 1, 3], [2], [1, 0, 2], [1, 0, 2]]],
+    [{ type: 'Nmt' }, [[1, 2, 1, 3], [1, 2, 1, 3], [1, 0, 2], [2], [1, 2]]],
+  ];
+  for (const [normalizer, ids] of rows) {
+    const tokenizer = letters({ normalizer, pre_tokenizer });
+    assert.deepEqual(
+      texts.map((t) => tokenizer.encode(t)),
+      ids,
+      JSON.stringify(normalizer),
+    );
+  }
+});

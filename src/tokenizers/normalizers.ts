@@ -5,7 +5,13 @@ import { CharsMap } from './charsmap.js';
 import { type Component, component } from './component.js';
 import { patternOf, replaceAll } from './pattern.js';
 
-export type Normalizer = (text: string) => string;
+export interface Normalizer {
+  (text: string): string;
+  /** Whether it takes something from the beginning of a text away; what is left no longer begins where the text did. */
+  readonly uncovers?: (text: string) => boolean;
+}
+const uncovering = (normal: (text: string) => string, uncovers: (text: string) => boolean): Normalizer =>
+  Object.assign(normal, { uncovers });
 
 /** Character by character: a final sigma is no exception. */
 const lowercase = (text: string): string => {
@@ -22,9 +28,13 @@ export interface BertOptions {
   readonly stripAccents: boolean;
   readonly lowercase: boolean;
 }
-export const bertNormalizer =
-  ({ clean = true, chinese = true, stripAccents, lowercase: lower }: BertOptions): Normalizer =>
-  (input) => {
+export const bertNormalizer = ({
+  clean = true,
+  chinese = true,
+  stripAccents,
+  lowercase: lower,
+}: BertOptions): Normalizer => {
+  const normal = (input: string): string => {
     let text = input;
     if (clean)
       text = text
@@ -35,6 +45,12 @@ export const bertNormalizer =
     if (stripAccents) text = text.normalize('NFD').replace(/\p{Mn}/gu, '');
     return lower ? lowercase(text) : text;
   };
+  return uncovering(
+    normal,
+    (text) =>
+      (clean && /^(?![\t\n\r])[\0\ufffd\p{Cc}\p{Cf}\p{Co}]/u.test(text)) || (stripAccents && /^\p{Mn}/u.test(text)),
+  );
+};
 
 const NMT_SPACES = /[\t\n\f\r\u1680\u200b-\u200f\u2028\u2029\u2581\ufeff\ufffd]/gu;
 const NMT_REMOVED = /[\x01-\x08\x0b\x0e-\x1f\x7f\x8f\x9f]/g;
@@ -44,7 +60,17 @@ const KINDS: Readonly<Record<string, { keys: readonly string[]; make: (c: Compon
     keys: ['normalizers'],
     make: (c) => {
       const all = c.list('normalizers').map(normalizer);
-      return (text) => all.reduce((t, f) => f(t), text);
+      return uncovering(
+        (text) => all.reduce((t, f) => f(t), text),
+        (text) => {
+          let t = text;
+          return all.some((f) => {
+            const uncovered = f.uncovers?.(t);
+            t = f(t);
+            return uncovered;
+          });
+        },
+      );
     },
   },
   NFC: { keys: [], make: () => (t) => t.normalize('NFC') },
@@ -52,15 +78,25 @@ const KINDS: Readonly<Record<string, { keys: readonly string[]; make: (c: Compon
   NFKC: { keys: [], make: () => (t) => t.normalize('NFKC') },
   NFKD: { keys: [], make: () => (t) => t.normalize('NFKD') },
   Lowercase: { keys: [], make: () => lowercase },
-  StripAccents: { keys: [], make: () => (t) => t.replace(/\p{M}/gu, '') },
+  StripAccents: {
+    keys: [],
+    make: () =>
+      uncovering(
+        (t) => t.replace(/\p{M}/gu, ''),
+        (t) => /^\p{M}/u.test(t),
+      ),
+  },
   Strip: {
     keys: ['strip_left', 'strip_right'],
     make: (c) => {
       const [left, right] = [c.flag('strip_left', false), c.flag('strip_right', false)];
-      return (text) => {
-        const from = left ? text.replace(/^\p{White_Space}+/u, '') : text;
-        return right ? trimEnd(from) : from;
-      };
+      return uncovering(
+        (text) => {
+          const from = left ? text.replace(/^\p{White_Space}+/u, '') : text;
+          return right ? trimEnd(from) : from;
+        },
+        (text) => left && /^\p{White_Space}/u.test(text),
+      );
     },
   },
   Prepend: {
@@ -75,7 +111,15 @@ const KINDS: Readonly<Record<string, { keys: readonly string[]; make: (c: Compon
     make: (c) => {
       const find = patternOf(c.value('pattern'), c.where);
       const content = c.text('content');
-      return (text) => replaceAll(text, find, content);
+      return uncovering(
+        (text) => replaceAll(text, find, content),
+        (text) => {
+          // What is put there counts as standing where the last character was that went.
+          for (const { start, end } of find(text))
+            return start === 0 && [...text.slice(0, end)].length > (content === '' ? 0 : 1);
+          return false;
+        },
+      );
     },
   },
   BertNormalizer: {
@@ -101,7 +145,14 @@ const KINDS: Readonly<Record<string, { keys: readonly string[]; make: (c: Compon
     },
   },
   ByteLevel: { keys: [], make: () => byteText },
-  Nmt: { keys: [], make: () => (t) => t.replace(NMT_REMOVED, '').replace(NMT_SPACES, ' ') },
+  Nmt: {
+    keys: [],
+    make: () =>
+      uncovering(
+        (t) => t.replace(NMT_REMOVED, '').replace(NMT_SPACES, ' '),
+        (t) => t.search(NMT_REMOVED) === 0,
+      ),
+  },
 };
 
 /** In one pass over the end, not a regular expression that begins anew at every space. */

@@ -42,6 +42,8 @@ export class Tokenizer {
   readonly #raw: TokenFinder;
   readonly #normalized: TokenFinder;
   readonly #added: ReadonlyMap<number, AddedToken>;
+  /** Added tokens as a normalized text has them, which is how they are written again. */
+  readonly #found: ReadonlyMap<number, string>;
   readonly #addedIds: ReadonlyMap<string, number>;
   /** How many tokens there are, added ones included. */
   readonly vocabSize: number;
@@ -53,10 +55,9 @@ export class Tokenizer {
     this.#parts = parts;
     const added = parts.added ?? [];
     this.#raw = new TokenFinder(added.filter((t) => !t.normalized));
-    this.#normalized = new TokenFinder(
-      added.filter((t) => t.normalized),
-      (t) => parts.normalizer?.(t.content) ?? t.content,
-    );
+    const found = added.filter((t) => t.normalized);
+    this.#found = new Map(found.map((t) => [t.id, parts.normalizer?.(t.content) ?? t.content]));
+    this.#normalized = new TokenFinder(found, (t) => this.#found.get(t.id) as string);
     this.#added = new Map(added.map((t) => [t.id, t]));
     this.#addedIds = new Map(added.map((t) => [t.content, t.id]));
     this.vocabSize = added.reduce((n, t) => Math.max(n, t.id + 1), parts.model.vocabulary.size);
@@ -72,12 +73,13 @@ export class Tokenizer {
         continue;
       }
       const normal = normalizer ? normalizer(part.text) : part.text;
+      const whole = part.start === 0 && !normalizer?.uncovers?.(part.text);
       for (const inner of this.#normalized.split(normal, parseSpecial)) {
         if ('id' in inner) {
           out.push(inner.id);
           continue;
         }
-        const piece = { text: inner.text, first: part.start === 0 && inner.start === 0 };
+        const piece = { text: inner.text, first: whole && inner.start === 0 };
         for (const { text: t } of preTokenizer ? preTokenizer([piece]) : [piece])
           for (const id of model.encode(t)) out.push(id);
       }
@@ -127,7 +129,7 @@ export class Tokenizer {
   decode(ids: Iterable<number>, options: DecodeOptions = {}): string {
     const tokens: string[] = [];
     for (const id of ids) {
-      const token = this.token(id);
+      const token = this.#found.get(id) ?? this.token(id);
       if (token === undefined || (!options.special && this.#added.get(id)?.special)) continue;
       tokens.push(token);
     }
@@ -153,17 +155,18 @@ export class Tokenizer {
   bytes(id: number): Uint8Array {
     const token = this.token(id);
     if (token === undefined) return new Uint8Array(0);
-    if (this.#added.has(id)) return Buffer.from(token);
+    const written = this.#found.get(id) ?? token;
+    if (this.#added.has(id) && written === token) return Buffer.from(token);
     const text = (tokens: readonly string[]): string => {
       const { decoder } = this.#parts;
       return decoder ? decoder(tokens).join('') : tokens.join(' ');
     };
     // Byte-level vocabularies write a space as this character.
     this.#byteLevel ??= text(['a', '\u0120a']) === 'a a';
-    if (this.#byteLevel) return bytesOfToken(token).slice();
-    const byte = byteOfToken(token);
+    if (this.#byteLevel) return bytesOfToken(written).slice();
+    const byte = byteOfToken(written);
     if (byte !== undefined) return Uint8Array.of(byte);
-    return Buffer.from(text(['a', token]).slice(text(['a']).length));
+    return Buffer.from(text(['a', written]).slice(text(['a']).length));
   }
   /** The number of a token as the vocabulary writes it; undefined where there is none. */
   id(token: string): number | undefined {
