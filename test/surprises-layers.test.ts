@@ -568,3 +568,70 @@ test('modules where no parameters are looked for are refused: they would not be 
   }
   assert.equal(new Plain().parameters().length, 4);
 });
+
+test('switches are true or false: what only counts as one of them is refused by name', () => {
+  const no = 'no' as never;
+  const refused: Readonly<Record<string, () => unknown>> = {
+    'Linear: bias is string': () => new nn.Linear(2, 3, { bias: no }),
+    'Bilinear: bias is number': () => new nn.Bilinear(2, 3, 4, { bias: 0 as never }),
+    'Conv2d: bias is null': () => new nn.Conv2d(2, 3, 1, { bias: null as never }),
+    'LSTM: bias is string': () => new nn.LSTM(2, 3, { bias: no }),
+    'GRU: bidirectional is string': () => new nn.GRU(2, 3, { bidirectional: no }),
+    'GRUCell: bias is string': () => new nn.GRUCell(2, 3, { bias: no }),
+    'LayerNorm: bias is string': () => new nn.LayerNorm(2, { bias: no }),
+    'BatchNorm2d: affine is string': () => new nn.BatchNorm2d(2, { affine: no }),
+    'MultiheadAttention: bias is string': () => new nn.MultiheadAttention(4, 2, { bias: no }),
+    'TransformerEncoderLayer: normFirst is string': () => new nn.TransformerEncoderLayer(4, 2, { normFirst: no }),
+    'TransformerEncoder: norm is object': () => new nn.TransformerEncoder(4, 2, 1, { norm: {} as never }),
+    'MaxPool2d: ceilMode is string': () => new nn.MaxPool2d(2, { ceilMode: no }),
+    'loadStateDict: strict is string': () => new nn.Linear(2, 3).loadStateDict({}, { strict: no }),
+    'klDiv: logTarget is string': () => nn.losses.klDiv(zeros([2]), zeros([2]), { logTarget: no }),
+  };
+  for (const [says, make] of Object.entries(refused))
+    assert.throws(make, (e: Error) => e instanceof ArgumentError && e.message === `${says}, not true or false`);
+  assert.ok(new nn.Linear(2, 3, { bias: undefined }).bias, 'undefined is left out');
+});
+
+test('convolutions refuse strides, paddings, dilations and groups where they are made', () => {
+  const refused: readonly (readonly [says: RegExp, options: object])[] = [
+    [/Conv2d: stride \[0, 0\] is not made of whole numbers from 1/, { stride: 0 }],
+    [/Conv2d: stride \[1, 0.5\] is not made/, { stride: [1, 0.5] }],
+    [/Conv2d: 3 strides for 2 dimensions/, { stride: [1, 1, 1] }],
+    [/Conv2d: padding \[-1, -1\] is not made of whole numbers from 0/, { padding: -1 }],
+    [/Conv2d: padding "full" is neither a size nor 'same' nor 'valid'/, { padding: 'full' }],
+    [/Conv2d: padding 'same' goes with stride 1 only/, { padding: 'same', stride: 2 }],
+    [/Conv2d: paddingMode "mirror" is not known; known are zeros, reflect/, { paddingMode: 'mirror' }],
+    [/Conv2d: dilation \[0, 0\] is not made of whole numbers from 1/, { dilation: 0 }],
+    [/Conv2d: groups 0 is not made of whole numbers from 1/, { groups: 0 }],
+    [/Conv2d: 4 and 6 channels do not divide into 3 groups/, { groups: 3 }],
+  ];
+  for (const [says, options] of refused) assert.throws(() => new nn.Conv2d(4, 6, 3, options), says);
+  const wrapped = (config: object): unknown => new nn.Conv2d(zeros([6, 4, 3, 3]), undefined, config);
+  assert.throws(() => wrapped({ stride: -1 }), /Conv2d: stride \[-1, -1\] is not made of whole numbers from 1/);
+  assert.throws(() => wrapped({ strides: 2 }), /unknown option "strides"/);
+  assert.throws(() => new nn.ConvTranspose1d(4, 6, 3, { outputPadding: -1 }), /outputPadding -1 is not made of whole/);
+  assert.throws(() => new nn.ConvTranspose1d(4, 6, 3, { padding: 'same' as never }), /paddings are a number or a list/);
+});
+
+test('a hook that looks on answers nothing; what is no tensor does not take a tensor’s place', () => {
+  const seen: unknown[] = [];
+  const x = zeros([1, 2]);
+  const hooked = (hook: (layer: nn.Linear) => void): (() => Tensor) => {
+    const layer = new nn.Linear(2, 2);
+    hook(layer);
+    return () => layer.forward(x);
+  };
+  const pushed = /Linear: a hook of on\w+ answered a number in the place of a tensor; one that only looks on answers/;
+  assert.throws(
+    hooked((l) => l.onForward((_m, _i, y) => seen.push(y))),
+    pushed,
+  );
+  assert.throws(
+    hooked((l) => l.onBeforeForward((_m, [y]) => seen.push(y))),
+    pushed,
+  );
+  const back = hooked((l) => l.onBackward(((_m: unknown, g: Tensor) => seen.push(g)) as never))();
+  assert.throws(() => back.sum().backward(), pushed);
+  assert.deepEqual(hooked((l) => l.onForward(() => null))().shape, [1, 2], 'null is nothing');
+  assert.equal(seen.length, 3);
+});

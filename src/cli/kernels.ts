@@ -57,9 +57,12 @@ export async function run(argv: readonly string[]): Promise<number> {
   const archs = list(values.arch) ?? gpusHere();
   const options = { out: values.out, ops: list(values.ops), sample: whole('sample') };
   if (values.share !== undefined) {
-    // one of the processes started below
+    // One of the processes started below: what fails here fails again where all are put together, and is told there.
     const [index, of] = values.share.split('/').map(Number);
-    return show(await build(archs, { ...options, share: { index, of } }), options);
+    return build(archs, { ...options, share: { index, of } }).then(
+      () => 0,
+      () => 1,
+    );
   }
   return show(await inProcesses(whole('jobs') ?? availableParallelism(), argv, archs, options), options);
 }

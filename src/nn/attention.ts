@@ -58,7 +58,7 @@ export class MultiheadAttention extends Module {
   readonly dropout: number;
   constructor(width: number, heads: number, options: MultiheadAttentionOptions = {}) {
     super();
-    requireOptions('MultiheadAttention', options, ['dropout', 'bias', 'kdim', 'vdim', ...MAKE_OPTIONS]);
+    requireOptions('MultiheadAttention', options, ['dropout', 'bias', 'kdim', 'vdim', ...MAKE_OPTIONS], ['bias']);
     requireWhole('MultiheadAttention', 'sizes', [width, heads], 1);
     if (width % heads !== 0)
       throw new ArgumentError(`MultiheadAttention: a width of ${width} does not divide into ${heads} heads`);

@@ -54,6 +54,7 @@ export type AfterKernel<Options extends ConvConfig | ConvTransposeConfig> =
 
 type AnyConfig = ConvConfig & Pick<ConvTransposeConfig, 'outputPadding'>;
 const CONFIG = ['stride', 'padding', 'dilation', 'groups'];
+const PADDING_MODES: readonly string[] = ['zeros', 'reflect', 'replicate', 'circular'];
 /** What a class of convolutions is. */
 interface Kind {
   readonly name: string;
@@ -80,30 +81,55 @@ abstract class Conv extends Layer {
   ) {
     super();
     this.#kind = kind;
+    const own = kind.transposed ? ['outputPadding'] : ['paddingMode'];
     if (typeof first !== 'number') {
       this.weight = first;
       this.bias = second as Tensor | undefined;
       this.config = (third ?? {}) as AnyConfig;
+      requireOptions(`${kind.name} (of a weight that is there)`, this.config, [...CONFIG, ...own]);
+      this.#requireGeometry();
       return;
     }
     const options = optionsAfter(kind.name, after);
-    const own = kind.transposed ? ['outputPadding'] : ['paddingMode'];
-    requireOptions(kind.name, options, [...CONFIG, ...own, 'bias', 'init', ...MAKE_OPTIONS]);
+    requireOptions(kind.name, options, [...CONFIG, ...own, 'bias', 'init', ...MAKE_OPTIONS], ['bias']);
     const [inputs, outputs] = [first, second as number];
     const space = perDimension(kind, 'kernel sizes', third as number | readonly number[]);
+    const { bias = true, init, dtype: _d, device: _e, generator: _g, from: _f, ...config } = options;
+    this.config = config as AnyConfig;
+    this.#requireGeometry();
     const groups = options.groups ?? 1;
     requireWhole(kind.name, 'channels', [inputs, outputs], 1);
     requireWhole(kind.name, 'kernel', space, 1);
-    requireWhole(kind.name, 'groups', [groups], 1);
     if (inputs % groups !== 0 || outputs % groups !== 0)
       throw new ArgumentError(`${kind.name}: ${inputs} and ${outputs} channels do not divide into ${groups} groups`);
-    const { bias = true, init, dtype: _d, device: _e, generator: _g, from: _f, ...config } = options;
-    this.config = config as AnyConfig;
     const shape = kind.transposed ? [inputs, outputs / groups, ...space] : [outputs, inputs / groups, ...space];
     const bound = 1 / Math.sqrt(shape[1] * space.reduce((a, b) => a * b, 1));
     const vb = builderOf(options);
     this.weight = vb.get(shape, 'weight', init ?? uniform(-bound, bound));
     this.bias = bias ? vb.get([outputs], 'bias', uniform(-bound, bound)) : undefined;
+  }
+  /** Refuses a geometry that no input could go through, where the layer is made instead of where it is used. */
+  #requireGeometry(): void {
+    const { name, transposed } = this.#kind;
+    const { stride = 1, padding = 0, dilation = 1, groups = 1, outputPadding = 0, paddingMode = 'zeros' } = this.config;
+    const each = (what: string, given: Sizes, least: number): number[] => {
+      const list = perDimension(this.#kind, `${what}s`, given);
+      requireWhole(name, what, list, least);
+      return list;
+    };
+    const strides = each('stride', stride, 1);
+    each('dilation', dilation, 1);
+    each('outputPadding', outputPadding, 0);
+    requireWhole(name, 'groups', [groups], 1);
+    if (transposed || typeof padding !== 'string') each('padding', padding as Sizes, 0);
+    else if (padding !== 'same' && padding !== 'valid')
+      throw new ArgumentError(`${name}: padding ${JSON.stringify(padding)} is neither a size nor 'same' nor 'valid'`);
+    if (padding === 'same' && strides.some((s) => s !== 1))
+      throw new ArgumentError(`${name}: padding 'same' goes with stride 1 only`);
+    if (!PADDING_MODES.includes(paddingMode))
+      throw new ArgumentError(
+        `${name}: paddingMode ${JSON.stringify(paddingMode)} is not known; known are ${PADDING_MODES.join(', ')}`,
+      );
   }
   override describe(): string {
     const [a, b, ...space] = this.weight.shape;
@@ -131,11 +157,9 @@ abstract class Conv extends Layer {
     return list.length === 1 ? list[0] : list;
   }
   #sides(padding: number | readonly number[] | 'same' | 'valid'): [number, number][] {
-    const { rank, name } = this.#kind;
+    const { rank } = this.#kind;
     if (padding === 'valid') return Array.from({ length: rank }, () => [0, 0]);
     if (padding !== 'same') return perDimension(this.#kind, 'paddings', padding).map((p) => [p, p]);
-    if (perDimension(this.#kind, 'strides', this.config.stride ?? 1).some((s) => s !== 1))
-      throw new ArgumentError(`${name}: padding 'same' goes with stride 1 only`);
     const dilation = perDimension(this.#kind, 'dilations', this.config.dilation ?? 1);
     return this.weight.shape.slice(2).map((k, i) => {
       const total = dilation[i] * (k - 1);

@@ -62,7 +62,7 @@ export class Linear<W extends Weight = Tensor> extends Layer {
       this.bias = biasOf('Linear', second, first.shape[0]);
       return;
     }
-    requireOptions('Linear', options, ['bias', 'init', ...MAKE_OPTIONS]);
+    requireOptions('Linear', options, ['bias', 'init', ...MAKE_OPTIONS], ['bias']);
     requireWhole('Linear', 'sizes', [first, second as number], 1);
     const vb = builderOf(options);
     const near = uniform(-1 / Math.sqrt(first), 1 / Math.sqrt(first));
@@ -103,7 +103,7 @@ export class Bilinear extends Module {
   bias: Tensor | undefined;
   constructor(first: number, second: number, outputs: number, options: LinearOptions = {}) {
     super();
-    requireOptions('Bilinear', options, ['bias', 'init', ...MAKE_OPTIONS]);
+    requireOptions('Bilinear', options, ['bias', 'init', ...MAKE_OPTIONS], ['bias']);
     requireWhole('Bilinear', 'sizes', [first, second, outputs], 1);
     const vb = builderOf(options);
     const near = uniform(-1 / Math.sqrt(first), 1 / Math.sqrt(first));

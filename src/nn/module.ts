@@ -305,14 +305,24 @@ export abstract class Module {
       let inputs = given;
       for (const hook of hooks.before) {
         const changed = hook(this, inputs);
-        if (changed !== undefined) inputs = Array.isArray(changed) ? changed : [changed, ...inputs.slice(1)];
+        if (changed === undefined || changed === null) continue;
+        inputs = Array.isArray(changed)
+          ? changed
+          : [likeBefore(this, 'onBeforeForward', inputs[0], changed), ...inputs.slice(1)];
       }
       let output = plain.apply(this, inputs);
-      for (const hook of hooks.after) output = hook(this, inputs, output) ?? output;
+      for (const hook of hooks.after) {
+        const changed = hook(this, inputs, output);
+        if (changed !== undefined && changed !== null) output = likeBefore(this, 'onForward', output, changed);
+      }
       if (hooks.backward.size > 0 && output instanceof Tensor && output.requiresGrad)
         output = gradHook(output, (g) => {
           let gradient = g;
-          for (const hook of hooks.backward) gradient = hook(this, gradient) ?? gradient;
+          for (const hook of hooks.backward) {
+            const changed: unknown = hook(this, gradient);
+            if (changed !== undefined && changed !== null)
+              gradient = likeBefore(this, 'onBackward', gradient, changed) as Tensor;
+          }
           return gradient;
         });
       return output;
@@ -369,6 +379,19 @@ answerNames(Module.prototype, 'model', OTHER_NAMES);
 export abstract class Layer extends Module {
   /** The output for an input. */
   abstract forward(x: Tensor): Tensor;
+}
+
+/**
+ * What a hook put in the place of something: a tensor for a tensor. An arrow function answers what its body is worth
+ * (`seen.push(x)` a number), which would be taken for the output.
+ */
+function likeBefore(module: Module, hook: string, before: unknown, now: unknown): unknown {
+  if (now instanceof Tensor || !(before instanceof Tensor)) return now;
+  const given = Array.isArray(now) ? 'a list' : `a ${typeof now}`;
+  throw new ArgumentError(
+    `${module.constructor.name}: a hook of ${hook} answered ${given} in the place of a tensor; one that only looks on ` +
+      'answers nothing: (module, inputs, output) => { ... }',
+  );
 }
 
 function added<T>(set: Set<T>, hook: T): () => void {

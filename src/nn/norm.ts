@@ -50,7 +50,7 @@ export class LayerNorm extends Layer {
       this.bias = second as Tensor | undefined;
       return;
     }
-    requireOptions('LayerNorm', config, ['eps', 'removeMean', 'affine', 'bias', ...MAKE_OPTIONS]);
+    requireOptions('LayerNorm', config, ['eps', 'removeMean', 'affine', 'bias', ...MAKE_OPTIONS], ['bias']);
     const size = typeof first === 'number' ? [first] : [...(first as readonly number[])];
     requireWhole('LayerNorm', 'size', size, 1);
     this.#size = size;

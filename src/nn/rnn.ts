@@ -145,7 +145,7 @@ abstract class Recurrent<S extends GruState> extends Module {
           '{ layers, bias, dropout, bidirectional } name the others',
       );
     const options = (typeof third === 'number' ? { layers: third } : (third ?? {})) as RecurrentOptions;
-    requireOptions(new.target.name, options, OPTIONS);
+    requireOptions(new.target.name, options, OPTIONS, ['bias']);
     const hidden = second as number;
     this.hidden = hidden;
     this.layers = options.layers ?? 1;
@@ -350,7 +350,7 @@ export class RNN extends Recurrent<GruState> {
   ) {
     refuseMore('RNN', more, 'two sizes and a number of layers or an object of options');
     const given = typeof options === 'number' ? { layers: options } : options;
-    requireOptions('RNN', given, [...OPTIONS, 'nonlinearity']);
+    requireOptions('RNN', given, [...OPTIONS, 'nonlinearity'], ['bias']);
     const { nonlinearity = 'tanh', ...rest } = given;
     super(plainKind(nonlinearity), inputs, hidden, rest);
   }
@@ -369,7 +369,7 @@ abstract class Cell<S extends GruState> extends Module {
   readonly #kind: Kind<S>;
   constructor(kind: Kind<S>, inputs: number, hidden: number, options: Omit<RecurrentOptions, 'layers'> = {}) {
     super();
-    requireOptions(new.target.name, options, ['bias', ...MAKE_OPTIONS]);
+    requireOptions(new.target.name, options, ['bias', ...MAKE_OPTIONS], ['bias']);
     requireWhole(new.target.name, 'sizes', [inputs, hidden], 1);
     const w = made(kind.gates, inputs, hidden, builderOf(options), options.bias ?? true, '');
     this.#kind = kind;
@@ -423,7 +423,7 @@ export class RNNCell extends Cell<GruState> {
       readonly nonlinearity?: 'tanh' | 'relu';
     } = {},
   ) {
-    requireOptions('RNNCell', options, ['nonlinearity', 'bias', ...MAKE_OPTIONS]);
+    requireOptions('RNNCell', options, ['nonlinearity', 'bias', ...MAKE_OPTIONS], ['bias']);
     const { nonlinearity = 'tanh', ...rest } = options;
     super(plainKind(nonlinearity), inputs, hidden, rest);
   }

@@ -47,7 +47,7 @@ abstract class TransformerLayer extends Module {
   readonly #detail: string;
   constructor(width: number, heads: number, options: TransformerLayerOptions = {}) {
     super();
-    requireOptions(new.target.name, options, OPTIONS);
+    requireOptions(new.target.name, options, OPTIONS, ['bias']);
     const { feedforward = 2048, dropout = 0.1, eps = 1e-5, bias = true } = options;
     const make = (name: string): MakeOptions => within(options, name);
     this.selfAttn = new MultiheadAttention(width, heads, { dropout, bias, ...make('self_attn') });
@@ -126,6 +126,7 @@ const stack = <L>(
       `${name}: takes width, heads and the number of layers, which it makes itself; ` +
         `${String(n)} is no number of layers`,
     );
+  requireOptions(name, options, [...OPTIONS, 'norm'], ['bias', 'norm']);
   const { norm: _, ...rest } = options;
   const at = (i: number): TransformerLayerOptions => (rest.from ? { ...rest, from: rest.from.pp('layers', i) } : rest);
   return { layers: Array.from({ length: n }, (_unused, i) => make(at(i))), rest };

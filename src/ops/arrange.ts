@@ -377,7 +377,7 @@ export const arrangeOps = rows({
       { ulp: ulps(4), dtypes: DTYPES.filter((d) => d !== 'bool') },
     ),
     compose: (x: Tensor, named: readonly Tensor[], values: Tensor, options: IndexPutOptions = {}): Tensor => {
-      requireOptions('indexPut', options, ['accumulate']);
+      requireOptions('indexPut', options, ['accumulate'], ['accumulate']);
       const indices = placesOf('indexPut', x, named);
       if (indices.length === 0 || indices.length > x.rank)
         throw new ArgumentError(

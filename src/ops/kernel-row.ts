@@ -145,17 +145,35 @@ const OTHER_OPTIONS: Readonly<Record<string, string>> = {
   loraDropout: 'dropout',
   targetModules: 'targets',
 };
+/** Options that are true or false wherever they are known: anything else would count as one of the two. */
+const FLAGS: ReadonlySet<string> = new Set([
+  ...['affine', 'alignCorners', 'bidirectional', 'causal', 'ceilMode', 'center', 'countIncludePad'],
+  ...['createGraph', 'equalNan', 'full', 'hard', 'includeSelf', 'keepdim', 'logInput', 'logTarget', 'normFirst'],
+  ...['normalized', 'onesided', 'rankStabilized', 'removeMean', 'replacement', 'restoreBest', 'retainGraph', 'right'],
+  ...['sparing', 'strict', 'swap', 'warmup', 'zeroInfinity'],
+]);
 const camel = (name: string): string => name.replace(/_([a-z])/g, (_, c: string) => c.toUpperCase());
 
-/** Refuses a misspelt option, or a number or tensor in the place of the options, instead of ignoring it. */
-export function requireOptions(op: string, options: object, known: readonly string[]): void {
+/**
+ * Refuses a misspelt option, or a number or tensor in the place of the options, instead of ignoring it; and of options
+ * that are true or false (`flags`: of this op alone) what is neither.
+ */
+export function requireOptions(
+  op: string,
+  options: object,
+  known: readonly string[],
+  flags: readonly string[] = [],
+): void {
   const proto: unknown = typeof options === 'object' && options !== null ? Object.getPrototypeOf(options) : undefined;
   if (proto !== Object.prototype && proto !== null) {
     const given = typeof options === 'object' && options !== null ? options.constructor.name : String(options);
     throw new ArgumentError(`${op}: ${given} stands where options do; they are an object of ${known.join(', ')}`);
   }
-  for (const name of Object.keys(options)) {
-    if (known.includes(name)) continue;
+  for (const [name, value] of Object.entries(options)) {
+    if (known.includes(name)) {
+      if (value !== undefined && (FLAGS.has(name) || flags.includes(name))) requireFlag(op, name, value);
+      continue;
+    }
     const ours = known.includes(camel(name)) ? camel(name) : (OTHER_OPTIONS[name] ?? OTHER_OPTIONS[camel(name)]);
     const here = ours !== undefined && (/\W/.test(ours) || known.includes(ours)) ? `here it is ${ours}; ` : '';
     throw new ArgumentError(`${op}: unknown option ${JSON.stringify(name)}; ${here}known are ${known.join(', ')}`);

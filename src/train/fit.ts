@@ -136,7 +136,7 @@ const sizeOf = (batch: Batch): number => {
  * ```
  */
 export async function fit<B = Batch>(model: Module, options: FitOptions<B>): Promise<History> {
-  requireOptions('fit', options, OPTIONS);
+  requireOptions('fit', options, OPTIONS, ['progress', 'resume']);
   if (typeof options.loss !== 'function')
     throw new ArgumentError(
       `fit: loss is ${typeof options.loss}, not a function of the output and the batch that answers a single number`,
