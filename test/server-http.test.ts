@@ -162,6 +162,49 @@ describe('the server', { skip: noModel }, () => {
     socket.destroy();
   });
 
+  test('what is no HTTP is refused by JSON that both APIs read', async () => {
+    await using s = await scripted(hello);
+    const said = async (sent: string): Promise<[status: string, error: Record<string, unknown>]> => {
+      const socket = connect(s.server.port, '127.0.0.1');
+      let text = '';
+      socket.setEncoding('utf8').on('data', (more) => (text += more));
+      socket.end(sent);
+      await once(socket, 'close');
+      const [head, body] = text.split('\r\n\r\n');
+      assert.match(head, /\r\nconnection: close\r\n/i);
+      const { type, error } = JSON.parse(body);
+      assert.deepEqual([type, error.type], ['error', 'invalid_request_error']);
+      return [head.split(' ')[1], error.message];
+    };
+    const post = `POST ${CHAT} HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-type: application/json\r\n`;
+    const long = /^address and headers are longer than \d+ bytes$/;
+    for (const [sent, status, message] of [
+      ['garbage\r\n\r\n', '400', /^the request is not valid HTTP\/1\.1$/],
+      [`${post}x-long: ${'a'.repeat(20_000)}\r\n\r\n`, '431', long],
+      [`GET /${'a'.repeat(20_000)} HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n`, '431', long],
+      [`${post}transfer-encoding: chunked\r\n\r\nzz\r\n`, '400', /not valid HTTP/],
+      [`${post}content-length: 50\r\n\r\n{"mess`, '400', /closed before the request had ended$/],
+    ] as const) {
+      const [code, text] = await said(sent);
+      assert.equal(code, status, sent.slice(0, 30));
+      assert.match(String(text), message);
+    }
+    assert.equal((await s.post(CHAT, ask)).status, 200);
+  });
+  test('bytes that are no HTTP end a stream that was under way, and are not put into it', async () => {
+    await using s = await scripted(endless);
+    const socket = connect(s.server.port, '127.0.0.1').on('error', () => {});
+    const body = JSON.stringify({ ...ask, stream: true });
+    const head = `POST ${CHAT} HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-type: application/json`;
+    socket.write(`${head}\r\ncontent-length: ${body.length}\r\n\r\n${body}`);
+    let text = '';
+    socket.setEncoding('utf8').on('data', (more) => (text += more));
+    await until(() => text.includes('data: '));
+    socket.write('garbage\r\n\r\n');
+    await once(socket, 'close');
+    assert.equal(text.split('HTTP/1.1').length, 2);
+    await until(() => s.engine.running === 0);
+  });
   test('keys', async () => {
     const key = 'secret-key-1';
     await using s = await scripted(hello, { keys: [key, 'another-key-2'] });

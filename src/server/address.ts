@@ -5,6 +5,7 @@ import type { AddressInfo } from 'node:net';
 import { ArgumentError } from '../base/errors.js';
 import { anthropicError, ApiError, openaiError } from './errors.js';
 import { checkedAddress, type Keys, type WantedAddress } from './keys.js';
+import { answerUnreadable } from './unreadable.js';
 
 /** An address where this program listens. */
 export interface TakenAddress {
@@ -47,6 +48,7 @@ export async function takeAddress(wanted: WantedAddress): Promise<TakenAddress> 
   // The defaults of Node, said aloud: slow senders of headers and bodies are let go.
   const timeouts = { headersTimeout: 60_000, requestTimeout: 300_000, keepAliveTimeout: 65_000 };
   const server = createServer(timeouts, (request, response) => answer(request, response));
+  answerUnreadable(server);
   await new Promise<void>((resolve, reject) => {
     server.once('error', ({ code = '', message }: NodeJS.ErrnoException) =>
       reject(new ArgumentError(`serve: ${host}:${port} cannot be listened on: ${WHY[code] ?? (code || message)}`)),
