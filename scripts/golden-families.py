@@ -794,8 +794,19 @@ def band_answers(model, _, seed):
     return {k: v.numpy().astype(np.float32 if v.is_floating_point() else np.int32) for k, v in found.items()}
 
 
+HEARER = dict(vocab_size=60, d_model=32, encoder_layers=2, encoder_attention_heads=4, encoder_ffn_dim=40,
+              decoder_layers=1, num_mel_bins=16, max_source_positions=50, classifier_proj_size=12, num_labels=3,
+              pad_token_id=0, bos_token_id=1, eos_token_id=2, decoder_start_token_id=1)
+MELS = {AutoModelForAudioClassification: {
+    'whisper-c': ('whisper', HEARER),
+    'whisper-d': ('whisper', dict(HEARER, use_weighted_layer_sum=True, activation_function='relu',
+                                  encoder_attention_heads=2)),
+}}
+
+
 def spectrogram_answers(model, _, seed):
-    frames = torch.randn(2, 20, 16, generator=torch.Generator().manual_seed(seed))
+    shape = (2, 16, 100) if model.config.model_type == 'whisper' else (2, 20, 16)
+    frames = torch.randn(shape, generator=torch.Generator().manual_seed(seed))
     with torch.no_grad():
         out = model(frames)
     found = {'frames': frames, 'logits': out.logits if 'logits' in out else out.pooler_output}
@@ -1224,7 +1235,8 @@ def chat_answers(name, known):
 # Sounds with the folders' own extractors and letters: texts (CTC) and scores of classes.
 LETTERS = ['<pad>', '<s>', '</s>', '<unk>', '|', *'ETAONIHSRDLU', "n't", '.', '?']
 HEARD = {'wav2vec2': {}, 'wav2vec2-b': dict(do_lower_case=True, clean_up_tokenization_spaces=True),
-         'hubert-b': dict(word_delimiter_token='A', pad_token='T'), 'wav2vec2-c': None, 'hubert-c': None, 'ast-b': None}
+         'hubert-b': dict(word_delimiter_token='A', pad_token='T'), 'wav2vec2-c': None, 'hubert-c': None, 'ast-b': None,
+         'whisper-c': None}
 
 
 def heard_answers(name, folder):
@@ -1232,12 +1244,14 @@ def heard_answers(name, folder):
     at = np.arange(4000)
     whole = np.round(np.sin(at / 9) * 8000 + np.sin(at * at / 5000.0) * 4000 + 300).astype(np.int64)
     samples = (whole / 32768).astype(np.float32)
-    spectral = name.startswith('ast')
-    extractor = transformers.ASTFeatureExtractor(num_mel_bins=16, max_length=20, mean=-3.5, std=2.5) if spectral \
+    spectral = name.startswith(('ast', 'whisper'))
+    extractor = transformers.WhisperFeatureExtractor(feature_size=16, chunk_length=1) if name == 'whisper-c' \
+        else transformers.ASTFeatureExtractor(num_mel_bins=16, max_length=20, mean=-3.5, std=2.5) if spectral \
         else transformers.Wav2Vec2FeatureExtractor(do_normalize=name != 'hubert-b')
     kind = AutoModelForCTC if HEARD[name] is not None else AutoModelForAudioClassification
     model = kind.from_pretrained(folder, dtype=torch.float32).eval()
-    given = extractor(samples, sampling_rate=16000, return_tensors='pt')['input_values']
+    given = extractor(samples, sampling_rate=16000, return_tensors='pt')
+    given = given['input_features' if name == 'whisper-c' else 'input_values']
     with torch.no_grad():
         logits = model(given).logits[0]
     files = {'preprocessor_config.json': {k: v for k, v in extractor.to_dict().items()
@@ -1607,7 +1621,8 @@ def main():
         if named:
             run('tokens', table, ENCODER, named, make, token_answers)
     for stem, tables, answer in (('vision', VISION, vision_answers), ('sound', SOUND, sound_answers),
-                                 ('sound', SPECTROGRAMS, spectrogram_answers), ('sound', BANDS, band_answers),
+                                 ('sound', SPECTROGRAMS, spectrogram_answers), ('sound', MELS, spectrogram_answers),
+                                 ('sound', BANDS, band_answers),
                                  ('speech', SPEECH, speech_answers),
                                  ('pictures', PICTURES, picture_answers), ('pictures', BLIPS, blip_answers)):
         for make, table in tables.items():

@@ -10,6 +10,7 @@ import type { ConformerEncoder } from '../src/models/sound/conformer-encoder.js'
 import type { Moonshine } from '../src/models/sound/moonshine.js';
 import type { SpectrogramTransformer } from '../src/models/sound/spectrogram-transformer.js';
 import type { SoundEncoder } from '../src/models/sound/wav2vec2.js';
+import type { WhisperClassifier } from '../src/models/sound/whisper-encoder.js';
 import { noGrad } from '../src/tensor/autograd.js';
 import { tensor, zeros } from '../src/tensor/create.js';
 import { scope } from '../src/tensor/scope.js';
@@ -22,7 +23,7 @@ const open = (name: string, more: object = {}): SoundEncoder =>
     { kind: 'sound', device: 'cpu' },
   ).model;
 
-for (const name of Object.keys(hearing).filter((n) => !/^(ast|bands)/.test(n)))
+for (const name of Object.keys(hearing).filter((n) => !/^(ast|bands|whisper)/.test(n)))
   test(`sound ${name}: the numbers of transformers, alone and padded behind`, () =>
     scope(() =>
       noGrad(() => {
@@ -54,6 +55,22 @@ for (const name of Object.keys(hearing).filter((n) => n.startsWith('ast')))
         assert.deepEqual(got.shape, want.shape);
         assert.ok(got.sub(want).abs().max().item() / want.abs().max().item() <= 1e-4);
         assert.throws(() => model.forward(frames.narrow(1, 0, 9)), /the model takes \(batch, 20, 16\)/);
+        model.dispose();
+      }),
+    ));
+
+for (const name of Object.keys(hearing).filter((n) => n.startsWith('whisper')))
+  test(`sound ${name}: the numbers of transformers for log-mel spectrograms`, () =>
+    scope(() =>
+      noGrad(() => {
+        const folder = familyFolder(name, (f) => f, hearing);
+        const { model } = loadModel<WhisperClassifier>(folder, { kind: 'sound', device: 'cpu' });
+        const [frames, want] = [answerOf(name, 'frames', 'sound'), answerOf(name, 'logits', 'sound')];
+        const got = model.forward(frames);
+        assert.deepEqual(got.shape, want.shape);
+        assert.ok(got.sub(want).abs().max().item() / want.abs().max().item() <= 1e-4);
+        assert.throws(() => model.forward(frames.narrow(2, 0, 9)), /the model takes \(batch, 16, 100\)/);
+        assert.throws(() => loadModel(folder, { kind: 'speech', device: 'cpu' }), /of kind sound, not speech/);
         model.dispose();
       }),
     ));

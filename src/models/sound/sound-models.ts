@@ -10,13 +10,14 @@ import { noGrad } from '../../tensor/autograd.js';
 import { tensor } from '../../tensor/create.js';
 import { scope } from '../../tensor/scope.js';
 import type { Tensor } from '../../tensor/tensor.js';
-import { BandEnergies, samplesOf, type SoundInput } from './audio.js';
+import { BandEnergies, LogMel, samplesOf, type SoundInput } from './audio.js';
 import { Config, isObject, type Json } from '../files/config.js';
 import type { Classified } from '../vision/image-models.js';
 import { loadModel } from '../load.js';
 import { Loudness } from './loudness.js';
 import { SpectrogramTransformer } from './spectrogram-transformer.js';
 import { SoundEncoder } from './wav2vec2.js';
+import { WhisperClassifier } from './whisper-encoder.js';
 
 const jsonOf = (dir: string, name: string): Json =>
   existsSync(join(dir, name)) ? (readJsonFile(join(dir, name)) as Json) : {};
@@ -129,24 +130,26 @@ export class LetterSpeech {
   }
 }
 
-/** Sounds to classes (the audio spectrogram transformer, wav2vec 2.0, HuBERT). */
+type ClassifyingModel = SpectrogramTransformer | SoundEncoder | WhisperClassifier;
+/** Sounds to classes (the audio spectrogram transformer, wav2vec 2.0, HuBERT, Whisper). */
 export class SoundClassifier {
   /** The network itself. */
-  readonly model: SpectrogramTransformer | SoundEncoder;
+  readonly model: SpectrogramTransformer | SoundEncoder | WhisperClassifier;
   readonly #logits: (sound: SoundInput) => number[];
-  constructor(model: SpectrogramTransformer | SoundEncoder, logits: (sound: SoundInput) => number[]) {
+  constructor(
+    model: SpectrogramTransformer | SoundEncoder | WhisperClassifier,
+    logits: (sound: SoundInput) => number[],
+  ) {
     this.model = model;
     this.#logits = logits;
   }
   /** A folder, or owner/name on the Hugging Face hub. */
   static async load(name: string, options: BuilderOptions & HubOptions = {}): Promise<SoundClassifier> {
     const dir = await modelPath(name, options);
-    const { model } = loadModel<SpectrogramTransformer | SoundEncoder>(dir, { ...options, kind: 'sound' });
+    const { model } = loadModel<ClassifyingModel>(dir, { ...options, kind: 'sound' });
     try {
       const c = extractorOf(dir);
-      if (!(model instanceof SoundEncoder || model instanceof SpectrogramTransformer))
-        throw new UnsupportedError(`${dir}: the model hears energies of bands that nothing here makes of sounds`);
-      const logits = model instanceof SoundEncoder ? ofSamples(model, c, dir) : ofBands(model, c, dir);
+      const logits = logitsOf(model, c, dir);
       c.refuseUnread();
       return new SoundClassifier(model, logits);
     } catch (e) {
@@ -175,6 +178,23 @@ function ofSamples(model: SoundEncoder, c: Config, dir: string): (sound: SoundIn
   const loudness = new Loudness(c);
   return (sound) => (heard(model, loudness, sound, (y) => y) as number[][])[0];
 }
+/** Of what a folder's extractor makes of samples, in this shape, by the model. */
+function ofGiven(
+  model: SpectrogramTransformer | WhisperClassifier,
+  { dtype, device }: Tensor,
+  { rate, shape, of }: { rate: number; shape: readonly number[]; of: (samples: Float32Array) => Float32Array },
+): (sound: SoundInput) => number[] {
+  return (sound) => {
+    const data = of(samplesOf(sound, rate));
+    const [row] = scope(() =>
+      noGrad(() => {
+        const x = tensor(data, { shape: [1, ...shape], device }).cast(dtype);
+        return model.forward(x).cast('f32').toArray() as number[][];
+      }),
+    );
+    return row;
+  };
+}
 function ofBands(model: SpectrogramTransformer, c: Config, dir: string): (sound: SoundInput) => number[] {
   if (!model.classifier) throw new ArgumentError(`${dir}: the model has no classifier`);
   const bands = new BandEnergies(c);
@@ -183,15 +203,21 @@ function ofBands(model: SpectrogramTransformer, c: Config, dir: string): (sound:
     throw new UnsupportedError(
       `${c.where}: makes (${bands.frames}, ${bands.bins}) spectrograms; the model hears (${frames}, ${bins})`,
     );
-  const { dtype, device } = model.positions;
-  return (sound) => {
-    const data = bands.of(samplesOf(sound, bands.rate));
-    const [row] = scope(() =>
-      noGrad(() => {
-        const x = tensor(data, { shape: [1, frames, bins], device }).cast(dtype);
-        return model.forward(x).cast('f32').toArray() as number[][];
-      }),
+  return ofGiven(model, model.positions, { rate: bands.rate, shape: [frames, bins], of: (s) => bands.of(s) });
+}
+function ofMel(model: WhisperClassifier, c: Config): (sound: SoundInput) => number[] {
+  const mel = new LogMel(c);
+  const { bins, frames } = model.encoder;
+  if (mel.bins !== bins || mel.frames !== frames)
+    throw new UnsupportedError(
+      `${c.where}: makes (${mel.bins}, ${mel.frames}) features; the model hears (${bins}, ${frames})`,
     );
-    return row;
-  };
+  const { weight } = model.encoder.conv1;
+  return ofGiven(model, weight, { rate: mel.rate, shape: [bins, frames], of: (s) => mel.of(s) });
+}
+function logitsOf(model: ClassifyingModel, c: Config, dir: string): (sound: SoundInput) => number[] {
+  if (model instanceof SoundEncoder) return ofSamples(model, c, dir);
+  if (model instanceof SpectrogramTransformer) return ofBands(model, c, dir);
+  if (model instanceof WhisperClassifier) return ofMel(model, c);
+  throw new UnsupportedError(`${dir}: the model hears energies of bands that nothing here makes of sounds`);
 }
