@@ -12,6 +12,7 @@ from transformers import AutoModelForSpeechSeq2Seq
 from transformers import AutoModelForImageClassification, DeiTForImageClassification, T5EncoderModel
 from transformers import BlipForConditionalGeneration, BlipForImageTextRetrieval
 from transformers import DeiTForImageClassificationWithTeacher
+from transformers import VisionEncoderDecoderModel
 from transformers import Emu3ForCausalLM, Emu3TextConfig, MllamaForCausalLM
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
@@ -1160,6 +1161,65 @@ CHATS = {  # the image processor and its fields, the processor and its, names of
 }
 
 
+# Pictures to text by an encoder and a decoder of other families.
+LOOKS = dict(is_decoder=True, add_cross_attention=True, vocab_size=96, bos_token_id=0, eos_token_id=2, pad_token_id=1)
+TROCR = dict(**LOOKS, model_type='trocr', d_model=24, decoder_layers=2, decoder_attention_heads=4, decoder_ffn_dim=40,
+             max_position_embeddings=40)
+BARTISH = {k: v for k, v in TROCR.items() if k != 'model_type'}
+BERTISH = dict(**LOOKS, hidden_size=24, num_hidden_layers=2, num_attention_heads=4, intermediate_size=40,
+               max_position_embeddings=40)
+GPT = dict(**{**LOOKS, 'pad_token_id': 2}, model_type='gpt2', n_embd=32, n_layer=2, n_head=4, n_positions=40)
+EYE = {k: v for k, v in PLAIN.items() if k != 'num_labels'}
+WINDOWED = {k: v for k, v in SWIN.items() if k != 'num_labels'}
+
+
+def beheld(encoder, more, decoder):
+    return ('vision-encoder-decoder', dict(encoder=dict(model_type=encoder, **more), decoder=decoder,
+                                           decoder_start_token_id=2, eos_token_id=7, pad_token_id=1))
+
+
+CAPTIONS = {
+    'trocr': beheld('vit', EYE, dict(TROCR, cross_attention_hidden_size=32)),
+    'trocr-b': beheld('deit', dict(EYE, image_size=[20, 30], qkv_bias=False), dict(
+        TROCR, use_learned_position_embeddings=False, layernorm_embedding=False, scale_embedding=True,
+        activation_function='relu', tie_word_embeddings=False)),
+    'donut': beheld('donut-swin', dict(WINDOWED, image_size=[32, 24]), dict(BARTISH, model_type='mbart',
+                                                                          scale_embedding=True)),
+    'donut-b': beheld('donut-swin', dict(WINDOWED, qkv_bias=False, window_size=3), dict(
+        BARTISH, model_type='bart', activation_function='relu', tie_word_embeddings=False)),
+    'vit-gpt2': beheld('vit', EYE, GPT),
+    'swin-gpt2': beheld('swin', WINDOWED, dict(GPT, n_embd=24, n_inner=40, activation_function='relu',
+                                               scale_attn_by_inverse_layer_idx=True, tie_word_embeddings=False)),
+    'dinov2-gpt2': beheld('dinov2', {k: v for k, v in DINO.items() if k != 'num_labels'}, dict(
+        GPT, scale_attn_weights=False, layer_norm_epsilon=1e-2)),
+    'vit-bert': beheld('vit', EYE, dict(BERTISH, model_type='bert', hidden_act='relu')),
+    'beit-bert': beheld('beit', EYE, dict(BERTISH, model_type='bert', tie_word_embeddings=False, type_vocab_size=3)),
+    'swinv2-roberta': beheld('swinv2', WINDOWED, dict(BERTISH, model_type='roberta', layer_norm_eps=1e-3)),
+}
+
+
+def caption_answers(model, _, seed):
+    sines = getattr(getattr(model.decoder, 'model', None), 'decoder', None)
+    if hasattr(getattr(sines, 'embed_positions', None), 'get_embedding'):  # transformers loses this table on loading
+        positions = sines.embed_positions
+        positions.weights = positions.get_embedding(42, positions.embedding_dim, positions.padding_idx)
+    g = torch.Generator().manual_seed(seed)
+    size = model.config.encoder.image_size
+    pixels = torch.randn(2, 3, *(size if isinstance(size, list) else (size, size)), generator=g)
+    begun = torch.randint(3, 96, (2, 9), generator=g)
+    begun[:, 0] = model.config.decoder_start_token_id
+    begun[1, 4] = 1  # padding's number, which some count no place for
+    settings = dict(do_sample=False, num_beams=1, max_new_tokens=12)
+    model.generation_config.forced_eos_token_id = None
+    with torch.no_grad():
+        out = {'pixels': pixels, 'decoder_input_ids': begun, 'logits': model(pixels, decoder_input_ids=begun).logits,
+               'encoded': model.encoder(pixels).last_hidden_state,
+               'beams': model.generate(pixels, **{**settings, 'num_beams': 3, 'length_penalty': 0.7})}
+        model.generation_config.eos_token_id = None
+        out['greedy'] = model.generate(pixels, **settings)
+    return {k: v.numpy().astype(np.float32 if v.is_floating_point() else np.int32) for k, v in out.items()}
+
+
 def painted(width, height, seed):
     """Smooth colours with edges in them, as a PNG file."""
     from PIL import Image
@@ -1308,7 +1368,7 @@ def made(spec):
 
 def spec_of(name, t, seed):
     # Tables that the config alone makes.
-    if name.endswith(('slope_rate', 'query_decay', 'key_decay', 'diagonal_decay')):
+    if name.endswith(('slope_rate', 'query_decay', 'key_decay', 'diagonal_decay', 'relative_position_index')):
         return None
     if 'A_log' in name:
         return [list(t.shape), seed, 0.3, 0.4]
@@ -1621,6 +1681,7 @@ def main():
         if named:
             run('tokens', table, ENCODER, named, make, token_answers)
     for stem, tables, answer in (('vision', VISION, vision_answers), ('sound', SOUND, sound_answers),
+                                 ('captions', {VisionEncoderDecoderModel: CAPTIONS}, caption_answers),
                                  ('sound', SPECTROGRAMS, spectrogram_answers), ('sound', MELS, spectrogram_answers),
                                  ('sound', BANDS, band_answers),
                                  ('speech', SPEECH, speech_answers),

@@ -81,6 +81,12 @@ def cases():
     yield 'DINOv3ViTImageProcessorFast', dict(size=square(32, 16), resample=3, rescale_factor=0.005)
     yield 'DINOv3ViTImageProcessorFast', dict(size=edge(16), do_convert_rgb=None, **THIRDS)
     yield 'ViTImageProcessor', dict(size=20, default_to_square=False, resample=1)
+    # Pages: taller and wider paper than the pictures, turned or not.
+    yield 'DonutFeatureExtractor', dict(size=[30, 44], do_align_long_axis=True, do_thumbnail=True, do_pad=True)
+    yield 'DonutImageProcessor', dict(size=square(27, 51), resample=3, image_mean=[0.4, 0.5, 0.6])
+    yield 'DonutImageProcessor', dict(size=square(50, 22), do_align_long_axis=False, do_normalize=False)
+    yield 'DonutImageProcessorFast', dict(size=square(70, 65), do_resize=False, do_rescale=False, do_normalize=False)
+    yield 'DonutImageProcessor', dict(size=square(24), do_pad=False, do_align_long_axis=True)
 
 
 def file(image):

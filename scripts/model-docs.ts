@@ -160,8 +160,8 @@ Not served, and refused by their name: \`xlstm\`, \`longcat_flash\`, \`blt\`, \`
 
 ## Other models
 
-Small models of each were compared with transformers, too (test/models-encoders.test.ts, models-vision, models-scenes, models-sound,
-models-pictures). Of T5 and its kin the half that reads makes vectors by itself; \`TextToText\` takes GGUF files of \`t5\`, and \`loadModel\` those of
+Small models of each were compared with transformers, too (test/models-encoders.test.ts, models-vision, models-scenes, models-captions,
+models-sound, models-pictures). Of T5 and its kin the half that reads makes vectors by itself; \`TextToText\` takes GGUF files of \`t5\`, and \`loadModel\` those of
 \`t5encoder\` (test/models-gguf-t5.test.ts). GGUF files of \`bert\` (BERT, DistilBERT, RoBERTa and XLM-RoBERTa: bge, E5, MiniLM),
 \`nomic-bert\`, \`nomic-bert-moe\`, \`modern-bert\`, \`eurobert\`, \`jina-bert-v2\` and \`jina-bert-v3\` are encoders, too (test/models-gguf-encoders.test.ts); \`EmbeddingModel\` takes them,
 \`gemma-embedding\`, \`llama-embed\` and decoders' files that name a \`pooling_type\`, and gives vectors of length 1, as llama.cpp's programs do.

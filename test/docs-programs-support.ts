@@ -5,7 +5,7 @@ import { type AddressInfo, createServer } from 'node:net';
 import { join } from 'node:path';
 import { packageRoot } from '../src/base/paths.js';
 import { findGolden } from '../src/parity/golden.js';
-import { chatFolder, familyFolder, hearing, scenes } from './models-support.js';
+import { captions, chatFolder, familyFolder, hearing, scenes } from './models-support.js';
 import { WHISPER_SOUND, withTokenizer } from './small-models.js';
 
 /** Pages whose programs are one, from top to bottom. */
@@ -116,6 +116,22 @@ export async function standIns(folder: string): Promise<ReadonlyMap<string, stri
       familyFolder(name, (f) => f, scenes),
       { 'preprocessor_config.json': seen[name].file },
     );
+  /** What writes 96 words, of pictures of this size. */
+  const writes = (name: string, image_processor_type: string, size: object): string =>
+    filled(
+      familyFolder(name, (f) => f, captions),
+      {
+        'preprocessor_config.json': { image_processor_type, size },
+        'tokenizer.json': {
+          ...{ version: '1.0', added_tokens: [], normalizer: null, pre_tokenizer: { type: 'WhitespaceSplit' } },
+          model: {
+            type: 'WordLevel',
+            vocab: Object.fromEntries(Array.from({ length: 96 }, (_, i) => [`w${i}`, i])),
+            unk_token: 'w0',
+          },
+        },
+      },
+    );
   const clip = { image_processor_type: 'CLIPImageProcessor', size: { shortest_edge: 32 }, crop_size: 32 };
   return new Map([
     ['cuda', 'cpu'], // alone, on a machine without a GPU
@@ -130,9 +146,11 @@ export async function standIns(folder: string): Promise<ReadonlyMap<string, stri
     ['hustvl/yolos-tiny', sees('yolos')],
     ['nvidia/segformer-b0-finetuned-ade-512-512', sees('segformer-s')],
     ['Intel/dpt-large', sees('dpt')],
+    ['microsoft/trocr-base-handwritten', writes('trocr', 'ViTImageProcessor', { height: 20, width: 20 })],
+    ['naver-clova-ix/donut-base-finetuned-cord-v2', writes('donut', 'DonutImageProcessor', { height: 32, width: 24 })],
     ['facebook/wav2vec2-base-960h', hears('wav2vec2')],
     ['MIT/ast-finetuned-audioset-10-10-0.4593', hears('ast-b')],
-    ...['photo.jpg', 'before.png', 'after.png'].map((name) => [name, picture] as const),
+    ...['photo.jpg', 'before.png', 'after.png', 'line.png', 'receipt.png'].map((name) => [name, picture] as const),
     ...['speech.wav', 'street.wav'].map((name) => [name, sound] as const),
   ]);
 }

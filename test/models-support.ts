@@ -25,7 +25,8 @@ type Stem =
   | 'sound'
   | 'pictures'
   | 'speech'
-  | 'scenes';
+  | 'scenes'
+  | 'captions';
 const file = (name: string): string => findGolden('families', name) as string;
 const missing = (stem: Stem): string | false => missingGolden(`families/${stem}.json`, `families/${stem}.safetensors`);
 const models = (stem: Stem): Readonly<Record<string, Family>> =>
@@ -48,6 +49,9 @@ export const seeing = models('vision');
 
 /** Models of whole scenes: things, segments, distances. */
 export const scenes = models('scenes');
+
+/** Models that write what pictures show. */
+export const captions = models('captions');
 
 /** Models that hear. */
 export const hearing = models('sound');

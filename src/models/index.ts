@@ -28,6 +28,7 @@ export type { SoundInput } from './sound/audio.js';
 export { readWav } from '../media/wav.js';
 export { EmbeddingModel, type EmbedOptions } from './encoders/embedding-model.js';
 export { ImageClassifier, type ImageInput, ImageTextModel } from './vision/image-models.js';
+export { ImageToText, type ImageToTextOptions } from './pictures/image-to-text.js';
 export { PictureChat, type PictureChatOptions, type PictureInput } from './pictures/picture-chat.js';
 export {
   type Box,

@@ -19,6 +19,7 @@ export const KINDS = [
   'vision',
   'image-text',
   'image-text-to-text',
+  'image-to-text',
   'object-detection',
   'segmentation',
   'depth',

@@ -93,18 +93,18 @@ export interface MultiHeadNames {
   /** Which of the four have a bias; default all. */
   readonly biases?: readonly ('q' | 'k' | 'v' | 'out')[];
 }
-/** Attention whose heads together are `inner` wide, by the names of its products. */
+/** Attention whose heads together are `inner` wide, by the names of its products; what it looks at may be `read` wide. */
 export function multiHead(
   vb: VarBuilder,
   names: MultiHeadNames,
   width: number,
   heads: number,
-  options: { readonly inner?: number; readonly scale?: number } = {},
+  options: { readonly inner?: number; readonly scale?: number; readonly read?: number } = {},
 ): MultiHead {
   const inner = options.inner ?? width;
   const { biases = ['q', 'k', 'v', 'out'] } = names;
   const into = (part: 'q' | 'k' | 'v'): Linear =>
-    linear(width, inner, vb.pp(names[part]), { bias: biases.includes(part) });
+    linear(part === 'q' ? width : (options.read ?? width), inner, vb.pp(names[part]), { bias: biases.includes(part) });
   return new MultiHead(
     {
       q: into('q'),

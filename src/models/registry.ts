@@ -18,6 +18,7 @@ import { DETR_FAMILIES } from './scenes/detr.js';
 import { YOLOS_FAMILIES } from './scenes/yolos.js';
 import { MOBILE_BERT_FAMILIES } from './encoders/mobile-bert.js';
 import type { ModelKind, ModelRow } from './model-row.js';
+import { PICTURE_WRITER_FAMILIES } from './pictures/picture-writer.js';
 import { PICTURE_LANGUAGE_FAMILIES } from './pictures/picture-families.js';
 import { ROTARY_BERT_FAMILIES } from './encoders/rotary-bert.js';
 import type { ModelFormat } from './files/source.js';
@@ -66,6 +67,7 @@ export const MODELS: readonly ModelRow[] = [
   ...IMAGE_TEXT_FAMILIES,
   ...PICTURE_LANGUAGE_FAMILIES,
   ...BLIP_FAMILIES,
+  ...PICTURE_WRITER_FAMILIES,
   ...YOLOS_FAMILIES,
   ...DETR_FAMILIES,
   ...DEPTH_FAMILIES,

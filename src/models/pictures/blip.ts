@@ -61,14 +61,15 @@ class BlipTower extends Module {
   }
 }
 
-class BlipLayer extends Module {
+/** A layer of BERT that looks at something else, too, by default as wide as itself. */
+export class CrossBertLayer extends Module {
   readonly self: MultiHead;
   readonly norm1: LayerNorm;
   readonly cross: MultiHead;
   readonly crossNorm: LayerNorm;
   readonly mlp: FeedForward;
   readonly norm2: LayerNorm;
-  constructor(vb: VarBuilder, c: TowerConfig, seen: number) {
+  constructor(vb: VarBuilder, c: TowerConfig, seen = c.width) {
     super();
     const norm = (name: string): LayerNorm => layerNorm(c.width, vb.pp(name), { eps: c.eps });
     this.self = multiHead(vb, BERT.attention, c.width, c.heads);
@@ -97,14 +98,17 @@ class BlipText extends Module {
   readonly words: Embedding;
   readonly positions: Embedding;
   readonly norm: LayerNorm;
-  readonly layers: BlipLayer[];
+  readonly layers: CrossBertLayer[];
   constructor(vb: VarBuilder, c: TowerConfig, sizes: { vocabulary: number; positions: number; seen: number }) {
     super();
     const e = vb.pp('embeddings');
     this.words = embedding(sizes.vocabulary, c.width, e.pp('word_embeddings'));
     this.positions = rowTable(sizes.positions, c.width, e.pp('position_embeddings'));
     this.norm = layerNorm(c.width, e.pp('LayerNorm'), { eps: c.eps });
-    this.layers = Array.from({ length: c.layers }, (_, i) => new BlipLayer(vb.pp('encoder.layer', i), c, sizes.seen));
+    this.layers = Array.from(
+      { length: c.layers },
+      (_, i) => new CrossBertLayer(vb.pp('encoder.layer', i), c, sizes.seen),
+    );
   }
   /** Words and their positions from `start` on, (b, t, width). */
   embed(ids: Tensor, start: number): Tensor {

@@ -40,6 +40,8 @@ export interface CrossBlockConfig {
   readonly biases?: readonly ('q' | 'k' | 'v' | 'out')[];
   /** The products of attention to the text itself, where they have other names. */
   readonly selfNames?: MultiHeadNames;
+  /** How wide what was read is, where it is not as wide as the text. */
+  readonly read?: number;
 }
 
 export class CrossBlock extends Module {
@@ -58,7 +60,8 @@ export class CrossBlock extends Module {
     this.norm1 = norm('self_attn_layer_norm');
     this.self = multiHead(vb.pp('self_attn'), c.selfNames ?? names, c.width, c.heads);
     this.crossNorm = c.decoder ? norm('encoder_attn_layer_norm') : undefined;
-    this.cross = c.decoder ? multiHead(vb.pp('encoder_attn'), names, c.width, c.heads) : undefined;
+    const across = c.read === undefined ? {} : { read: c.read };
+    this.cross = c.decoder ? multiHead(vb.pp('encoder_attn'), names, c.width, c.heads, across) : undefined;
     this.norm2 = norm('final_layer_norm');
     this.mlp = feedForward(vb, ['fc1', 'fc2'], c.width, c.inner, c.activation);
   }
@@ -74,7 +77,7 @@ export class CrossBlock extends Module {
 }
 
 /** What tells the families apart. */
-interface BartKind {
+export interface BartKind {
   /** Norms before, and one at the end of each stack. */
   readonly before: boolean;
   /** The sum of words and positions is normed; in a decoder perhaps the words alone. */
@@ -91,7 +94,7 @@ interface BartKind {
   readonly bare?: boolean;
 }
 const BART: BartKind = { before: false, normed: true, positions: 'learnt from the third' };
-const KINDS: Readonly<Record<string, BartKind>> = {
+export const BART_KINDS: Readonly<Record<string, BartKind>> = {
   bart: BART,
   mvp: BART,
   plbart: { ...BART, scaled: true },
@@ -131,7 +134,7 @@ function countedPositions(count: number, width: number, padding: number, like: T
   return keep(scope(() => tensor(data, { shape: [count, width], device: like.device }).cast(like.dtype)));
 }
 
-interface StackConfig extends Omit<CrossBlockConfig, 'before' | 'decoder'> {
+export interface StackConfig extends Omit<CrossBlockConfig, 'before' | 'decoder'> {
   readonly layers: number;
   /** How far tokens see, by layer. */
   readonly windows?: readonly number[];
@@ -142,7 +145,7 @@ interface StackConfig extends Omit<CrossBlockConfig, 'before' | 'decoder'> {
   readonly padding: number;
 }
 
-class BartStack extends Module {
+export class BartStack extends Module {
   readonly words: Embedding;
   readonly positions: Tensor;
   readonly inNorm: LayerNorm | undefined;
@@ -195,6 +198,20 @@ class BartStack extends Module {
     const x = scaled.add(this.#places(ids, start));
     return this.inNorm?.forward(x) ?? x;
   }
+  /** Attention to what was read, by layer; of a decoder alone. */
+  get crosses(): MultiHead[] {
+    return this.blocks.map((b) => b.cross as MultiHead);
+  }
+  /** A decoder's vectors of the answer's next tokens, (b, t, width). */
+  write(ids: Tensor, state: Seq2SeqState): Tensor {
+    let x = this.embed(ids, state.caches?.[0]?.length ?? 0);
+    this.blocks.forEach((block, i) => {
+      const cache = state.caches?.[i];
+      const across = { ready: state.crossed[i], ...(state.mask && { mask: state.mask }) };
+      x = block.forward(x, { causal: true, ...(cache && { cache }) }, across);
+    });
+    return this.outNorm?.forward(x) ?? x;
+  }
   /** Vectors of positions from `start` on, (t, width) or (b, t, width). */
   #places(ids: Tensor, start: number): Tensor {
     const [b, t] = ids.shape;
@@ -227,21 +244,14 @@ export class Bart extends Seq2Seq {
     return this.encoder.outNorm?.forward(x) ?? x;
   }
   begin(encoded: Tensor, mask?: Tensor): Seq2SeqState {
-    const crosses = this.decoder.blocks.map((b) => b.cross as MultiHead);
-    return freshAnswer(crosses, encoded, keysMask(mask));
+    return freshAnswer(this.decoder.crosses, encoded, keysMask(mask));
   }
   decode(ids: Tensor, state: Seq2SeqState): Tensor {
     return this.head.forward(this.hidden(ids, state));
   }
   /** What the head reads, (b, t, width). */
   hidden(ids: Tensor, state: Seq2SeqState): Tensor {
-    let x = this.decoder.embed(ids, state.caches?.[0]?.length ?? 0);
-    this.decoder.blocks.forEach((block, i) => {
-      const cache = state.caches?.[i];
-      const across = { ready: state.crossed[i], ...(state.mask && { mask: state.mask }) };
-      x = block.forward(x, { causal: true, ...(cache && { cache }) }, across);
-    });
-    return this.decoder.outNorm?.forward(x) ?? x;
+    return this.decoder.write(ids, state);
   }
 }
 
@@ -299,7 +309,7 @@ function longReading(c: Config, source: ModelSource): Partial<StackConfig> {
 
 function bart(c: Config, source: ModelSource): Bart | BartClassifier {
   refuseHeads(c, 'QuestionAnswering', 'TokenClassification');
-  const kind = KINDS[c.text('model_type')];
+  const kind = BART_KINDS[c.text('model_type')];
   c.only('is_decoder', false);
   // Old files spell out what their type stands for.
   c.only('normalize_before', kind.before);
@@ -344,5 +354,5 @@ function bart(c: Config, source: ModelSource): Bart | BartClassifier {
 /** Files of a classifier are an encoder's: texts in, classes out. */
 const sorts = (c: Config): ModelKind => (classifies(c) ? 'encoder' : 'seq2seq');
 export const BART_FAMILIES: readonly ModelRow[] = [
-  { kind: 'seq2seq', types: Object.keys(KINDS), kindOf: sorts, build: bart },
+  { kind: 'seq2seq', types: Object.keys(BART_KINDS), kindOf: sorts, build: bart },
 ];

@@ -6,6 +6,7 @@ import { readJsonFile } from '../../io/json-file.js';
 import { MOST_PIXELS, type Picture } from '../../media/pictures.js';
 import { centerCrop, resize, resizeNumbers, SMOOTH_FILTERS } from '../../media/resize.js';
 import { Config, isObject } from '../files/config.js';
+import { type Fitting, pageFitting } from './page-pictures.js';
 import { divisorSizing, edgeSizing, multipleSizing, type Sizing } from './picture-sizes.js';
 
 export interface Size {
@@ -119,8 +120,10 @@ interface Processor {
   readonly centred?: true;
   /** Resizes numbers, not bytes. */
   readonly numbers?: true;
-  /** It reckons a picture's size in its own way. */
+  /** It reckons a picture's size in its own way, */
   readonly sizing?: (c: Config) => Sizing;
+  /** or does more to it than a resizing. */
+  readonly fitting?: (c: Config) => Fitting;
   /** The mean is taken away only where files say so. */
   readonly unnormed?: true;
   /** Pictures of one batch become as large as the largest, which says nothing of one. */
@@ -161,6 +164,7 @@ export const PROCESSORS: Readonly<Record<string, Processor>> = {
   Detr: { ...DETR, models: ['detr', 'table-transformer'] },
   Yolos: { ...DETR, sizing: (c) => edgeSizing(c, 16), models: ['yolos'] },
   DPT: { ...PLAIN, resample: 3, colours: HALVES, sizing: multipleSizing, models: ['dpt', 'depth_anything'] },
+  Donut: { ...PLAIN, colours: HALVES, fitting: pageFitting, whole: true },
   GLPN: { ...PLAIN, unnormed: true, sizing: divisorSizing, whole: true, models: ['glpn'] },
 };
 
@@ -196,6 +200,7 @@ export class PictureProcessor {
   readonly #kind: Processor;
   readonly #size: Size | undefined;
   readonly #sizing: Sizing | undefined;
+  readonly #fitting: Fitting | undefined;
   /** How much of a picture's side is kept. */
   readonly #share: number | undefined;
   readonly #resample: number;
@@ -214,7 +219,7 @@ export class PictureProcessor {
     // Where a picture is to be larger than it is, zeros would lie around it.
     c.only('pad_size', null, false);
     if (kind.pads) c.ignore('do_pad', 'pad_and_return_pixel_mask', 'format', 'do_convert_annotations');
-    else c.only('do_pad', false);
+    else if (!kind.fitting) c.only('do_pad', false);
     if (kind.sizing === multipleSizing) c.ignore('size_divisor');
     c.only('do_flip_channel_order', false);
     // About maps of labels, which stand beside pictures in training.
@@ -229,7 +234,9 @@ export class PictureProcessor {
     const unshared = kind.share === undefined || (kind.shareOf === 'edges' && c.json.crop_pct === null);
     this.#share = unshared ? undefined : c.number('crop_pct', kind.share);
     this.#sizing = kind.sizing && c.flag('do_resize', true) ? kind.sizing(c) : undefined;
-    if (kind.sizing) c.ignore('size', 'max_size', 'ensure_multiple_of', 'keep_aspect_ratio', 'size_divisor');
+    this.#fitting = kind.fitting?.(c);
+    if (kind.fitting) c.only('do_center_crop', false);
+    else if (kind.sizing) c.ignore('size', 'max_size', 'ensure_multiple_of', 'keep_aspect_ratio', 'size_divisor');
     else this.#size = this.#sizeSaid(c);
     this.#resample = c.count('resample', kind.resample);
     if (kind.numbers) this.#requireNumbers(c);
@@ -294,6 +301,7 @@ export class PictureProcessor {
     return p.width <= p.height ? [long, short] : [short, long];
   }
   #resized(p: Picture): Picture {
+    if (this.#fitting) return this.#fitting(p, this.#resample);
     if (this.#sizing) {
       const [tall, wide] = this.#sizing(p.height, p.width);
       if (!(tall >= 1 && wide >= 1 && tall * wide <= MOST_PIXELS))

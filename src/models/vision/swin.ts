@@ -177,24 +177,26 @@ class SwinStage extends Module {
   }
 }
 
-class Swin extends VisionModel {
+type SwinParts = Pick<Swin, 'patches' | 'patchNorm' | 'positions' | 'stages' | 'norm' | 'width'>;
+export class Swin extends VisionModel {
   readonly patches: Conv2d;
   readonly patchNorm: LayerNorm;
   readonly positions: Tensor | undefined;
   readonly stages: SwinStage[];
-  readonly norm: LayerNorm;
+  /** Of the last places; Donut's have none. */
+  readonly norm: LayerNorm | undefined;
   readonly classifier: Linear | undefined;
   readonly labels: readonly string[];
-  constructor(
-    parts: Pick<Swin, 'patches' | 'patchNorm' | 'positions' | 'stages' | 'norm'>,
-    head: ReturnType<typeof pictureHead>,
-  ) {
+  /** How wide its vectors are. */
+  readonly width: number;
+  constructor(parts: SwinParts, head: ReturnType<typeof pictureHead>) {
     super();
     this.patches = parts.patches;
     this.patchNorm = parts.patchNorm;
     this.positions = parts.positions;
     this.stages = parts.stages;
     this.norm = parts.norm;
+    this.width = parts.width;
     this.classifier = head.classifier;
     this.labels = head.labels;
   }
@@ -212,7 +214,7 @@ class Swin extends VisionModel {
     if (this.positions) x = x.add(this.positions);
     let size = places as unknown as Size;
     for (const stage of this.stages) ({ x, size } = stage.forward(x, size));
-    return this.norm.forward(x);
+    return this.norm?.forward(x) ?? x;
   }
   pooled(hidden: Tensor): Tensor {
     return hidden.mean([1]);
@@ -227,7 +229,7 @@ const within = (name: string): string =>
     .replace('attention.output.dense.', 'attention.o_proj.')
     .replace('intermediate.dense.', 'mlp.fc1.')
     .replace(/(\d\.)output\.dense\./, '$1mlp.fc2.');
-function swin(c: Config, source: ModelSource): Swin {
+function readSwin(c: Config, source: ModelSource, own: VarBuilder, type: string): SwinParts {
   ignoreStages(c);
   // Published folders have these; patches and merged places are always normed.
   c.ignore('path_norm', 'patch_norm');
@@ -236,7 +238,7 @@ function swin(c: Config, source: ModelSource): Swin {
   const width = first * 2 ** (depths.length - 1);
   c.only('hidden_size', width);
   c.only('num_layers', depths.length);
-  const second = c.text('model_type') === 'swinv2';
+  const second = type === 'swinv2';
   const config: SwinConfig = {
     second,
     window: c.count('window_size', 7, 1),
@@ -245,12 +247,10 @@ function swin(c: Config, source: ModelSource): Swin {
     ratio: c.number('mlp_ratio', 4),
     biases: c.flag('qkv_bias', true),
   };
-  const prefix = second ? 'swinv2' : 'swin';
-  const own = source.names.some((n) => n.startsWith(`${prefix}.`)) ? source.builder.pp(prefix) : source.builder;
   const vb = source.names.some((n) => n.includes('.attention.q_proj.')) ? own.rename(within) : own;
   source.ignore(/\.(relative_position_index|relative_coords_table)$/);
-  // With positions that are added, transformers' own second version fails.
-  if (second) c.only('use_absolute_embeddings', false);
+  // With positions that are added, transformers' own second version and Donut's fail.
+  if (type !== 'swin') c.only('use_absolute_embeddings', false);
   const trained =
     second && c.has('pretrained_window_sizes') ? c.numbers('pretrained_window_sizes') : depths.map(() => 0);
   if (trained.length < depths.length)
@@ -270,13 +270,22 @@ function swin(c: Config, source: ModelSource): Swin {
   const e = vb.pp('embeddings');
   const places = Math.floor(image[0] / patch[0]) * Math.floor(image[1] / patch[1]);
   const channels = c.count('num_channels', 3);
-  const parts = {
+  return {
     patches: conv2d(channels, first, patch, e.pp('patch_embeddings.projection'), { stride: patch }),
     patchNorm: layerNorm(first, e.pp('norm')),
     positions: c.flag('use_absolute_embeddings', false) ? e.get([1, places, first], 'position_embeddings') : undefined,
     stages,
-    norm: layerNorm(width, vb.pp('layernorm'), { eps: config.eps }),
+    norm: type === 'donut-swin' ? undefined : layerNorm(width, vb.pp('layernorm'), { eps: config.eps }),
+    width,
   };
-  return new Swin(parts, pictureHead(c, source, width));
+}
+/** The network alone, of a family and under a name that another model gives it. */
+export const swinAt = (c: Config, source: ModelSource, vb: VarBuilder, type: string): Swin =>
+  new Swin(readSwin(c, source, vb, type), { classifier: undefined, labels: [] });
+function swin(c: Config, source: ModelSource): Swin {
+  const type = c.text('model_type');
+  const inside = source.names.some((n) => n.startsWith(`${type}.`));
+  const parts = readSwin(c, source, inside ? source.builder.pp(type) : source.builder, type);
+  return new Swin(parts, pictureHead(c, source, parts.width));
 }
 export const SWIN_FAMILIES: readonly ModelRow[] = [{ kind: 'vision', types: ['swin', 'swinv2'], build: swin }];

@@ -321,7 +321,7 @@ function byName(source: ModelSource, vb: VarBuilder): VarBuilder {
     return vb.rename((n) =>
       within(
         n,
-        names.some((m) => /(^|\.)layers\.0\./.test(m)),
+        names.some((m) => /(^|\.)layers\.0\.attention\./.test(m)),
       ),
     );
   // MSN's classifiers leave the prefix out, but for what stands around the layers.
@@ -331,7 +331,7 @@ function byName(source: ModelSource, vb: VarBuilder): VarBuilder {
 /** The network alone, of a family and under a name that another model gives it. */
 export function vitAt(c: Config, source: ModelSource, vb: VarBuilder, type: string): Vit {
   const { config, kind } = readVit(c, source, type);
-  return new Vit(vb, config, kind, { classifier: undefined, labels: [] });
+  return new Vit(byName(source, vb), config, kind, { classifier: undefined, labels: [] });
 }
 function vit(c: Config, source: ModelSource): Vit {
   const { config, kind } = readVit(c, source, c.text('model_type'));
