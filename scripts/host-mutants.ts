@@ -182,6 +182,7 @@ const GUARDS: Readonly<Partial<Record<Area, Readonly<Record<string, Guard>>>>> =
     'src/engine/decoder': tests('engine-text', 'engine-decode'),
     'src/engine/steps/graph-decoder': tests('engine-decode'),
     'src/engine/language-model': tests('engine-text', 'engine-decode'),
+    'src/engine/lone-answers': tests('engine-text', 'engine-decode'),
     'src/nn/kv-cache': tests('engine-text', 'nn-layers', 'models-llama'),
   },
 };

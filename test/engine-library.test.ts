@@ -3,8 +3,9 @@
 import assert from 'node:assert/strict';
 import { after, test } from 'node:test';
 import { ArgumentError } from '../src/base/errors.js';
-import { type GenerationRequest, LanguageModel, TextEngine } from '../src/engine/index.js';
+import { ContextError, type GenerationRequest, LanguageModel, Reply, TextEngine } from '../src/engine/index.js';
 import { SoloExecutor } from '../src/engine/executor.js';
+import { LateGeneration } from '../src/engine/late-generation.js';
 import { Sequence } from '../src/engine/sequence.js';
 import { noModel } from './server-support.js';
 
@@ -89,6 +90,48 @@ test('what is not there or of another kind is refused by its name', skip, async 
     (await all(opened.chat([{ role: 'user', content: 'O' }], { ...GREEDY, enableThinking: false }))) !== '',
     true,
   );
+});
+
+test(
+  'a long text is encoded while the event loop goes on, and what is wrong with it is told to its reader',
+  skip,
+  async () => {
+    const long = 'ROMEO: '.repeat(3000);
+    assert.throws(() => opened.reply(long, { maxTokens: -1 }), /maxTokens -1/);
+    assert.throws(() => opened.chat([{ role: 'user', content: long }], { n: 2 } as object), /no option n here/);
+    const asked = [opened.reply(long), opened.chat([{ role: 'user', content: long }])];
+    for (const reply of asked) {
+      await assert.rejects(all(reply), ContextError);
+      await assert.rejects(reply.done, ContextError);
+    }
+    opened.reply(long); // nobody reads it, and nobody is told
+    const gone = new AbortController();
+    const left = [opened.reply(long), opened.reply(long, { signal: gone.signal })];
+    left[0].cancel();
+    gone.abort();
+    for (const reply of left) {
+      const { text, reason, usage } = await reply.done;
+      assert.deepEqual([text, reason, usage.promptTokens], ['', 'aborted', 0]);
+    }
+  },
+);
+
+test('a request whose prompt comes later is answered as if it had come at once', skip, async () => {
+  const ids = opened.encode('ROMEO:');
+  const later = (): Reply =>
+    new Reply(
+      new LateGeneration(
+        async () => ids,
+        (prompt) => opened.engine().submit({ prompt, ...GREEDY }),
+      ),
+    );
+  const [reply, at] = [later(), await opened.reply('ROMEO:', GREEDY).done];
+  assert.equal(await all(reply), at.text);
+  const { tokens, usage } = await reply.done;
+  assert.deepEqual([tokens, usage.promptTokens], [at.tokens, ids.length]);
+  const left = later();
+  for await (const _ of left) break;
+  assert.equal((await left.done).reason, 'aborted');
 });
 
 test('a listener that throws ends no answer; the program hears of it', skip, async () => {

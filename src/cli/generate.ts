@@ -2,7 +2,7 @@
 import { parseArgs } from 'node:util';
 import type { Group } from '../distributed/index.js';
 import { checkRequest } from '../engine/check-request.js';
-import type { GenerateStats } from '../engine/language-model.js';
+import type { GenerateStats } from '../engine/language-model-options.js';
 import type { Device } from '../tensor/device.js';
 import { isReference, openModel, parameterSize } from './open-model.js';
 import { numberOf } from './options.js';

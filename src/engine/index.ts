@@ -3,14 +3,14 @@ export { END_OF_TEXT, trainBpe } from './bpe.js';
 export { builtinModel } from './builtin-model.js';
 export { type Decoder, PlainDecoder } from './decoder.js';
 export { GraphDecoder } from './steps/graph-decoder.js';
-export {
-  type GenerateOptions,
-  type GenerateStats,
-  LanguageModel,
-  type ModelOptions,
-  type RequestOptions,
-  type Score,
-} from './language-model.js';
+export { LanguageModel } from './language-model.js';
+export type {
+  GenerateOptions,
+  GenerateStats,
+  ModelOptions,
+  RequestOptions,
+  Score,
+} from './language-model-options.js';
 export { type MemoryOptions, type MemoryPlan, planMemory } from './memory-plan.js';
 export { type Perplexity, perplexity, type PerplexityOptions } from './perplexity.js';
 export type { StepChannel, StepGroup } from './ranks.js';

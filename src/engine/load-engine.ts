@@ -2,7 +2,8 @@
 import { basename } from 'node:path';
 import { builtinModel } from './builtin-model.js';
 import type { EngineOptions } from './engine-options.js';
-import { LanguageModel, type ModelOptions } from './language-model.js';
+import { LanguageModel } from './language-model.js';
+import type { ModelOptions } from './language-model-options.js';
 import { TextEngine } from './text-engine.js';
 
 /** An engine over a model of its own, by name or path; both end together. */

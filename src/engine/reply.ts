@@ -23,14 +23,14 @@ export interface Completion {
  * piece.
  */
 export class Reply implements AsyncIterable<string> {
-  readonly #generation: Generation;
+  readonly #generation: Omit<Generation, 'id'>;
   readonly #source: AsyncIterator<Piece>;
   /** What was read so far, by whomever. */
   readonly #pieces: Piece[] = [];
   /** The next piece, while somebody waits for it; an error stays. */
   #coming: Promise<boolean> | undefined;
   #done: Promise<Completion> | undefined;
-  constructor(generation: Generation) {
+  constructor(generation: Omit<Generation, 'id'>) {
     this.#generation = generation;
     this.#source = generation[Symbol.asyncIterator]();
   }

@@ -8,7 +8,7 @@ import { receiveError } from '../base/sent-error.js';
 import type { EncodeLaterOptions, EncodeOptions, EncodeReply, EncodeTask } from './encode-options.js';
 
 /** Characters that are encoded here in one turn of the event loop: some ten milliseconds. */
-const TURN = 8192;
+export const TURN = 8192;
 /** Milliseconds after which a thread that nobody asks ends, and with it its copy of the vocabulary. */
 const IDLE = 300_000;
 
