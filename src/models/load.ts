@@ -1,6 +1,6 @@
 // Files to a model through the registry: the family is found, built, and nothing that the files say may be left over.
 import type { DType } from '../base/dtype.js';
-import { UnsupportedError } from '../base/errors.js';
+import { UnsupportedError, WickError } from '../base/errors.js';
 import type { Module } from '../nn/module.js';
 import { setProducts } from '../nn/quantize.js';
 import type { BuilderOptions } from '../nn/var-builder.js';
@@ -64,6 +64,10 @@ export function loadModel<M extends Module = Module>(path: string, options: Load
     source.refuseUnused();
     if (options.quick) setProducts(model, { quick: true });
     return { model: model as M, row, type };
+  } catch (e) {
+    // A layer that cannot be made of a config's sizes knows of no file.
+    if (e instanceof WickError && !e.message.includes(path)) e.retitle(`${path}: ${e.message}`);
+    throw e;
   } finally {
     source.close();
   }

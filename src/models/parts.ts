@@ -1,5 +1,6 @@
 // What encoders, encoder-decoders and vision models are made of: attention with separate projections, two kinds of
 // feed-forward, masks.
+import { FormatError } from '../base/errors.js';
 import type { Shape } from '../base/shape.js';
 import type { SdpaOptions } from '../ops/attention-calls.js';
 import { activation } from '../nn/activation.js';
@@ -48,6 +49,9 @@ export class MultiHead extends Module {
     softcap?: number,
   ) {
     super();
+    const [rows] = parts.q.weight.shape;
+    if (rows % heads !== 0)
+      throw new FormatError(`${rows} rows of queries do not divide into ${heads} heads (num_attention_heads)`);
     this.q = parts.q;
     this.k = parts.k;
     this.v = parts.v;

@@ -6,7 +6,7 @@ import type { Device } from '../../tensor/device.js';
 import { keep } from '../../tensor/scope.js';
 import type { Tensor } from '../../tensor/tensor.js';
 import type { Features } from './features.js';
-import { type RopeFeature, ropeRegime, type RopeTable, ropeTable } from './rope.js';
+import { requireTable, type RopeFeature, ropeRegime, type RopeTable, ropeTable } from './rope.js';
 
 /** Sines and then cosines of positions, from a turn a position to one in ten thousand times as many. */
 export function waves(
@@ -14,6 +14,7 @@ export function waves(
   width: number,
   { zeroRow, open }: NonNullable<NonNullable<Features['learntPositions']>['waves']>,
 ): Float32Array {
+  requireTable(rows, width);
   const half = Math.floor(width / 2);
   const last = open ? half : half - 1;
   const table = new Float32Array(rows * width);

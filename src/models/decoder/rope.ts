@@ -317,3 +317,19 @@ export function ropeTable(r: RopeFeature, length: number, positions: number, dty
   };
   return { cos: table(Math.cos, 1), sin: table(Math.sin, 0) };
 }
+
+/** Numbers of a table of all positions that is made at once: some times what the longest such models have. */
+const LARGEST = 2 ** 26;
+/** Refuses a table of all positions that would fill the memory before a tensor bears it out. */
+export function requireTable(positions: number, width: number): void {
+  if (positions * width > LARGEST)
+    throw new FormatError(
+      `a table of ${positions} positions (max_position_embeddings, n_positions) of ${width} numbers each is larger ` +
+        "than any model's",
+    );
+}
+/** The table of all positions that a model takes. */
+export function wholeRope(r: RopeFeature, dtype: DType, device: Device): RopeTable {
+  requireTable(r.maxPositions, r.headDim);
+  return ropeTable(r, r.maxPositions, r.maxPositions, dtype, device);
+}

@@ -2,7 +2,7 @@
 // LayoutLM (a page's places besides), BigBird (all tokens seen, as it does with texts that are not long), Longformer
 // (a token sees its surroundings, and of texts to classify the first one sees and is seen by all),
 // Jina's third embeddings.
-import { UnsupportedError } from '../../base/errors.js';
+import { FormatError, UnsupportedError } from '../../base/errors.js';
 import { type Linear, linear } from '../../nn/layers.js';
 import { Module } from '../../nn/module.js';
 import type { VarBuilder } from '../../nn/var-builder.js';
@@ -18,13 +18,14 @@ import {
   type BertNames,
   inside,
   oldNorms,
+  paddingOf,
   ROBERTA,
 } from './bert.js';
 import { architecturesOf, type Config } from '../files/config.js';
 import { classifies } from './encoder.js';
 import type { ModelRow } from '../model-row.js';
 import { type AttendOptions, chunks, madeOf, MultiHead, multiHead } from '../parts.js';
-import { readRope, type RopeFeature, type RopeTable, ropeTable } from '../decoder/rope.js';
+import { readRope, requireTable, type RopeFeature, type RopeTable, wholeRope } from '../decoder/rope.js';
 import type { ModelSource } from '../files/source.js';
 
 const plainRope = (headDim: number, maxPositions: number, theta: number): RopeFeature => ({
@@ -37,8 +38,9 @@ const SPEEDS = ['', 'encoder.layer.*.attention.self.', 'encoder.layer.0.attentio
 );
 function esmRope(vb: VarBuilder, rope: RopeFeature, like: Tensor): RopeTable {
   const { maxPositions: n, headDim } = rope;
+  requireTable(n, headDim);
   const name = SPEEDS.find((at) => vb.has(at));
-  if (name === undefined) return ropeTable(rope, n, n, like.dtype, like.device);
+  if (name === undefined) return wholeRope(rope, like.dtype, like.device);
   const angles = madeOf(vb, (read) => {
     const at = arange(0, n, 1, { dtype: 'f32', device: like.device }).unsqueeze(1);
     return at.mul(read([headDim / 2], name).cast('f32'));
@@ -74,7 +76,7 @@ function esm(c: Config, source: ModelSource) {
     types: 0,
     eps: c.number('layer_norm_eps', 1e-12),
     activation: 'gelu',
-    padded: c.count('pad_token_id'),
+    padded: turned ? c.count('pad_token_id') : paddingOf(c),
     ...(turned && { rope: (vb, like) => esmRope(vb, rope, like) }),
     ...(c.flag('token_dropout', false) && { dropped: c.count('mask_token_id') }),
   };
@@ -85,8 +87,7 @@ function esm(c: Config, source: ModelSource) {
 /** Sines in the first half of a stored row, cosines in the second. */
 function storedRope(vb: VarBuilder, positions: number, headDim: number, like: Tensor): RopeTable {
   const name = 'encoder.embed_positions.weight';
-  if (!vb.has(name))
-    return ropeTable(plainRope(headDim, positions, 10_000), positions, positions, like.dtype, like.device);
+  if (!vb.has(name)) return wholeRope(plainRope(headDim, positions, 10_000), like.dtype, like.device);
   const table = vb.get([positions, headDim], name);
   const half = (from: number): Tensor =>
     keep(
@@ -174,7 +175,12 @@ function longformer(c: Config, source: ModelSource) {
   if (architecturesOf(c).some((a) => /For(QuestionAnswering|MultipleChoice)$/.test(a)))
     throw new UnsupportedError(`${c.where}: Longformer for questions looks at all of a question, which is not served`);
   const given = c.get('attention_window');
-  const windows = typeof given === 'number' ? undefined : c.numbers('attention_window', c.count('num_hidden_layers'));
+  const layers = c.count('num_hidden_layers');
+  const windows = typeof given === 'object' ? c.numbers('attention_window', layers) : undefined;
+  const one = windows ? undefined : c.count('attention_window', 512, 2);
+  const odd = (windows ?? [one]).find((w) => w === undefined || w < 2 || w % 2 !== 0);
+  if (odd !== undefined)
+    throw new FormatError(`${c.where}: attention_window holds ${odd}; windows are even numbers from 2`);
   const sorted = classifies(c);
   if (!sorted) source.ignore(/\.attention\.self\.(query|key|value)_global\./);
   const attend = (vb: VarBuilder, { width, heads }: BertConfig, layer: number): Attention => {
@@ -183,7 +189,7 @@ function longformer(c: Config, source: ModelSource) {
     const all = sorted
       ? new MultiHead({ q: of('query'), k: of('key'), v: of('value'), out: near.out }, heads)
       : undefined;
-    return new Surroundings(near, all, (windows?.[layer] ?? c.count('attention_window', 512)) / 2);
+    return new Surroundings(near, all, (windows?.[layer] ?? (one as number)) / 2);
   };
   const vb = inside(source, oldNorms(source), 'longformer');
   return bert(c, source, vb, bertConfig(c, true), { ...ROBERTA, attend });
@@ -203,7 +209,7 @@ function jina(c: Config, source: ModelSource) {
   const { width, heads, positions: n } = plain;
   c.only('head_dim', width / heads);
   const rope = readRope(c, { headDim: width / heads, maxPositions: n, theta: 20_000 });
-  const config: BertConfig = { ...plain, rope: (_, { dtype, device }) => ropeTable(rope, n, n, dtype, device) };
+  const config: BertConfig = { ...plain, rope: (_, { dtype, device }) => wholeRope(rope, dtype, device) };
   const named = source.builder.rename((n) => n.replace('embeddings.LayerNorm.', 'emb_ln.'));
   return bert(c, source, inside(source, named, 'roberta'), config, JINA);
 }

@@ -1,7 +1,7 @@
 // BERT and its kin: ERNIE (a vector more), RoBERTa, XLM-RoBERTa, data2vec (positions counted from the padding token's
 // number), Megatron's BERT, XLM-RoBERTa XL and RoBERTa with norms before, DistilBERT (other names, no token types),
 // MPNet (scores by distance), ELECTRA, RemBERT and ALBERT (a narrower embedding, in ALBERT layers that share tensors).
-import { UnsupportedError } from '../../base/errors.js';
+import { FormatError, UnsupportedError } from '../../base/errors.js';
 import { type Embedding, embedding, type LayerNorm, layerNorm, linear, type Linear } from '../../nn/layers.js';
 import { type Layer, Module } from '../../nn/module.js';
 import type { VarBuilder } from '../../nn/var-builder.js';
@@ -319,6 +319,15 @@ export function inside(source: ModelSource, vb: VarBuilder, ...prefixes: readonl
   return prefix ? vb.pp(prefix) : vb;
 }
 
+/** The token that fills up, whose number a text's positions begin behind. */
+export function paddingOf(c: Config, fallback?: number): number {
+  const [id, positions] = [c.count('pad_token_id', fallback), c.count('max_position_embeddings')];
+  if (id + 1 >= positions)
+    throw new FormatError(
+      `${c.where}: pad_token_id is ${id}, and of max_position_embeddings, ${positions}, none is left behind it`,
+    );
+  return id;
+}
 export function bertConfig(c: Config, padded: boolean): BertConfig {
   c.only('position_embedding_type', 'absolute');
   c.only('is_decoder', false);
@@ -341,7 +350,7 @@ export function bertConfig(c: Config, padded: boolean): BertConfig {
     types: c.count('type_vocab_size', 2),
     eps: c.number('layer_norm_eps', 1e-12),
     activation: c.activation('hidden_act', 'gelu'),
-    ...(padded && { padded: c.count('pad_token_id', 1) }),
+    ...(padded && { padded: paddingOf(c, 1) }),
   };
 }
 /** Layers of a group share their tensors. */

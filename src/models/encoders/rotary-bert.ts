@@ -1,5 +1,6 @@
 // Encoders that turn queries and keys instead of adding positions: ModernBERT (norms before, windows), EuroBERT
 // (Llama's layers, looking both ways), Nomic BERT and GTE (norms after).
+import { FormatError } from '../../base/errors.js';
 import { type Embedding, embedding, type LayerNorm, layerNorm, type Linear, linear } from '../../nn/layers.js';
 import { type Layer, Module } from '../../nn/module.js';
 import { type RmsNorm, rmsNorm } from '../../nn/norm.js';
@@ -289,6 +290,7 @@ function nomicParts(c: Config, across: number): NomicParts {
   };
   const [count, every] = [c.count('num_experts', 0), c.count('moe_every_n_layers', 0)];
   const chosen = c.count('moe_top_k', 2, 1);
+  if (count > 0 && chosen > count) throw new FormatError(`${c.where}: moe_top_k is ${chosen} of ${count} experts`);
   const sparse = (i: number): boolean => count > 0 && every > 0 && i % every === 1;
   const mixed = count > 0 && every > 0;
   if (mixed) for (const [field, value] of Object.entries(MIXTURE_ONLY)) c.only(field, value);

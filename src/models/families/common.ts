@@ -119,7 +119,8 @@ export function windowsBy(c: Config, types: readonly string[], window: number | 
     if (t === 'full_attention') return undefined;
     if (t !== 'sliding_attention')
       throw new UnsupportedError(`${c.where}: layer_types holds ${JSON.stringify(t)}, which this family does not have`);
-    if (window === undefined) throw new FormatError(`${c.where}: layers slide but sliding_window is not given`);
+    if (!window)
+      throw new FormatError(`${c.where}: layers slide but sliding_window is ${window === 0 ? '0' : 'not given'}`);
     return window;
   });
 }
@@ -145,9 +146,6 @@ export const fixedRope = ({ headDim, maxPositions }: Sizes, rotated: number): Ro
   ...{ type: 'default', theta: 10_000, interleaved: true },
   ...{ headDim, rotated, maxPositions },
 });
-
-const numbersOf = (v: unknown): number[] =>
-  (Array.isArray(v) ? v : [v]).filter((x): x is number => typeof x === 'number' && Number.isInteger(x));
 
 /** What a row says about its family; the rest is Llama's. */
 export interface Recipe {
@@ -184,7 +182,7 @@ export function build(family: string, c: Config, s: Sizes, r: Recipe): Features 
     scale: 1 / Math.sqrt(s.headDim),
     ...(r.rope && { rope: r.rope }),
   };
-  const [bos] = numbersOf(c.get('bos_token_id'));
+  const [bos] = c.tokenIds('bos_token_id');
   const branch = (i: number): Mlp => {
     const mlp = r.mlp(i);
     if (mlp.kind === 'experts') checkChoice(c, mlp);
@@ -205,7 +203,7 @@ export function build(family: string, c: Config, s: Sizes, r: Recipe): Features 
     tied: c.flag('tie_word_embeddings', r.tied ?? false),
     biases: r.biases ?? [],
     ...(bos !== undefined && { bosTokenId: bos }),
-    eosTokenIds: numbersOf(c.get('eos_token_id')),
+    eosTokenIds: c.tokenIds('eos_token_id'),
     ...r.more,
   };
 }

@@ -42,11 +42,39 @@ const shown = (v: unknown): string => {
  */
 const MOST: readonly (readonly [name: RegExp, most: number])[] = [
   [/layers?$/, 10_000],
+  [/positions?$|position_embeddings$|^(n_ctx|max_seq_len|max_sequence_length)$/, 2 ** 24],
   [/window|chunk|^feature_size$/, Infinity],
   [/(size|dim|heads?|rank|experts|groups|width|inner|channels|features|bins|buckets|embed|embd|dff)$/, 2 ** 20],
   [/^(d|mamba_d|n_mamba|ffn|mamba)_/, 2 ** 20],
 ];
 const mostOf = (name: string): number => MOST.find(([named]) => named.test(name))?.[1] ?? Infinity;
+
+/** What numbers of these names are, whatever the family: with others sums are NaN, or fail where no field is named. */
+interface Range {
+  readonly named: RegExp;
+  readonly says: string;
+  readonly holds: (v: number) => boolean;
+}
+const RANGES: readonly Range[] = [
+  { named: /(^|_)(eps|epsilon)$|soft_?capp?(ing)?$/, says: 'a number from 0', holds: (v) => v >= 0 },
+  {
+    named: /(theta|_base|_base_freq|^factor|^alpha|query_pre_attn_scalar)$/,
+    says: 'a number above 0',
+    holds: (v) => v > 0,
+  },
+  { named: /^(low|high)_freq_factor$|^beta_(fast|slow)$/, says: 'a number from 0', holds: (v) => v >= 0 },
+  {
+    named: /^sliding_window$/,
+    says: 'a whole number from 0',
+    holds: (v) => Number.isInteger(v) && v >= 0,
+  },
+  {
+    named: /position_embeddings$|^n_positions$|_max_distance$/,
+    says: 'a whole number from 1',
+    holds: (v) => Number.isInteger(v) && v >= 1,
+  },
+  { named: /_token_id$/, says: 'a whole number', holds: Number.isInteger },
+];
 
 /**
  * A model's config.json (or GGUF metadata) that remembers which fields were read, so that the others can be refused.
@@ -87,19 +115,22 @@ export class Config {
     if (!is(v)) throw new FormatError(`${this.where}: ${this.#name(name)} is ${shown(v)}, not ${type}`);
     return v as T;
   }
-  #requireAtMost(name: string): void {
+  #requireRange(name: string): void {
     const [v, most] = [this.get(name), mostOf(name)];
-    if (typeof v === 'number' && v > most)
+    if (typeof v !== 'number') return;
+    if (v > most)
       throw new FormatError(`${this.where}: ${this.#name(name)} is ${v}, and no model has more than ${most}`);
+    const broken = RANGES.find(({ named, holds }) => named.test(name) && !holds(v));
+    if (broken) throw new FormatError(`${this.where}: ${this.#name(name)} is ${v}, not ${broken.says}`);
   }
   /** A field that is a number; without a fallback it must be there. */
   number(name: string, fallback?: number): number {
-    this.#requireAtMost(name);
+    this.#requireRange(name);
     return this.#typed(name, 'a number', (v) => typeof v === 'number' && Number.isFinite(v), fallback);
   }
   /** A count: a whole number from 0, or from `least`. */
   count(name: string, fallback?: number, least = 0): number {
-    this.#requireAtMost(name);
+    this.#requireRange(name);
     return this.#typed(
       name,
       `a whole number from ${least}`,
@@ -129,6 +160,13 @@ export class Config {
     if (f === undefined || !isActivation(f) || f === 'swiglu' || f === 'geglu')
       throw new UnsupportedError(`${this.where}: ${this.#name(name)} is ${shown(v)}, an activation that is not known`);
     return f;
+  }
+  /** A token's number or a list of them; none where the field is absent. */
+  tokenIds(name: string): readonly number[] {
+    const whole = Number.isSafeInteger;
+    const is = (v: unknown): boolean => whole(v) || (Array.isArray(v) && v.every(whole));
+    const ids = this.#typed<number | readonly number[]>(name, 'a whole number or a list of them', is, []);
+    return typeof ids === 'number' ? [ids] : ids;
   }
   /** A field that is a list of numbers, of this length where one is given. */
   numbers(name: string, length?: number): readonly number[] {

@@ -268,7 +268,10 @@ function paligemma(c: Config, sides: Sides): Omit<Reading, 'imageToken'> {
 function gemma3(c: Config, sides: Sides): Omit<Reading, 'imageToken'> {
   const { vision, text } = sides;
   const side = Math.floor(vision.count('image_size', 224) / vision.count('patch_size', 16));
-  const kernel = Math.floor(side / Math.floor(Math.sqrt(c.count('mm_tokens_per_image', 256, 1))));
+  const tokens = c.count('mm_tokens_per_image', 256, 1);
+  const kernel = Math.floor(side / Math.floor(Math.sqrt(tokens)));
+  if (kernel < 1)
+    throw new FormatError(`${c.where}: mm_tokens_per_image is ${tokens}, and a picture has ${side * side} patches`);
   const { tower, width } = towerIn(sides);
   const sizes = [width, text.config.hiddenSize] as const;
   const project = new Pooled(projector(sides.source), sizes, vision.number('layer_norm_eps', 1e-6), side, kernel);

@@ -9,6 +9,7 @@ import type { VarBuilder } from '../../nn/var-builder.js';
 import { tensor } from '../../tensor/create.js';
 import { keep, scope } from '../../tensor/scope.js';
 import type { Tensor } from '../../tensor/tensor.js';
+import { requireTable } from '../decoder/rope.js';
 import { type BartClassifier, bartClassifier } from './bart-classifier.js';
 import type { Config } from '../files/config.js';
 import { classifies, refuseHeads } from '../encoders/encoder.js';
@@ -112,6 +113,7 @@ const OFFSETS = { 'learnt from the third': 2, learnt: 0, sines: 0, 'spread sines
 
 /** Sines in the first half of a row, cosines in the second. */
 function sinePositions(count: number, width: number, like: Tensor): Tensor {
+  requireTable(count, width);
   const half = Math.ceil(width / 2);
   const data = Float32Array.from({ length: count * width }, (_, i) => {
     const [position, at] = [Math.floor(i / width), i % width];
@@ -124,6 +126,7 @@ function sinePositions(count: number, width: number, like: Tensor): Tensor {
 
 /** The same for positions that are counted: speeds from 1 to one in ten thousand, and zeros at padding's number. */
 function countedPositions(count: number, width: number, padding: number, like: Tensor): Tensor {
+  requireTable(count, width);
   const half = Math.floor(width / 2);
   const data = Float32Array.from({ length: count * width }, (_, i) => {
     const [position, at] = [Math.floor(i / width), i % width];
