@@ -778,8 +778,15 @@ SPECTROGRAMS = {
 BANDED = dict(vocab_size=20, hidden_size=32, num_hidden_layers=2, num_attention_heads=4, intermediate_size=40,
               num_labels=3, feature_projection_input_dim=16, conv_depthwise_kernel_size=5, classifier_proj_size=12,
               mask_time_prob=0.0)
+PARAKEET = dict(hidden_size=32, num_hidden_layers=2, num_attention_heads=4, intermediate_size=40, conv_kernel_size=5,
+                subsampling_conv_channels=6, num_mel_bins=16, subsampling_factor=4)
 BANDS = {
-    AutoModelForCTC: {'bands': ('wav2vec2-bert', dict(BANDED, left_max_position_embeddings=6))},
+    AutoModelForCTC: {
+        'parakeet': ('parakeet_ctc', dict(vocab_size=20, pad_token_id=19, encoder_config=PARAKEET)),
+        'parakeet-b': ('parakeet_ctc', dict(vocab_size=20, pad_token_id=19, encoder_config=dict(
+            PARAKEET, attention_bias=False, convolution_bias=False, scale_input=False, hidden_act='relu',
+            subsampling_factor=2, conv_kernel_size=7, subsampling_conv_kernel_size=5))),
+        'bands': ('wav2vec2-bert', dict(BANDED, left_max_position_embeddings=6))},
     AutoModelForAudioClassification: {
         'bands-b': ('wav2vec2-bert', dict(BANDED, position_embeddings_type='relative', layer_norm_eps=1e-2,
                                           use_weighted_layer_sum=True))},
@@ -1296,7 +1303,24 @@ def chat_answers(name, known):
 LETTERS = ['<pad>', '<s>', '</s>', '<unk>', '|', *'ETAONIHSRDLU', "n't", '.', '?']
 HEARD = {'wav2vec2': {}, 'wav2vec2-b': dict(do_lower_case=True, clean_up_tokenization_spaces=True),
          'hubert-b': dict(word_delimiter_token='A', pad_token='T'), 'wav2vec2-c': None, 'hubert-c': None, 'ast-b': None,
-         'whisper-c': None}
+         'whisper-c': None, 'parakeet': {}}
+PIECES = ['\u2581the', '\u2581a', 's', 't', 'e', '\u2581on', 'in', 'g', "'", '\u2581', 'r', 'n', 'o', '.', ',', 'u', 'l',
+          'd', '<unk>', '<pad>']
+
+
+def pieces_heard(model, extractor, samples, files):
+    from tokenizers import AddedToken, Tokenizer, decoders, models
+    from transformers import ParakeetTokenizer
+    inner = Tokenizer(models.Unigram([(p, -1.0) for p in PIECES], unk_id=18))
+    inner.decoder = decoders.Metaspace()
+    inner.add_special_tokens([AddedToken('<unk>', special=True), AddedToken('<pad>', special=True)])
+    tokenizer = ParakeetTokenizer(tokenizer_object=inner, pad_token='<pad>', unk_token='<unk>')
+    files['tokenizer.json'] = json.loads(inner.to_str())
+    files['tokenizer_config.json'] = dict(pad_token='<pad>', unk_token='<unk>')
+    ids = model.generate(**extractor(samples, sampling_rate=16000, return_tensors='pt'))
+    rows = np.random.default_rng(7).choice([0, 0, 1, 3, 3, 5, 18, 19, 19, 8, 4], (12, 30)).tolist()
+    say = lambda row: tokenizer.decode(row, skip_special_tokens=True)
+    return dict(files=files, text=say(ids[0].tolist()), spelt=[[row, say(row)] for row in rows])
 
 
 def heard_answers(name, folder):
@@ -1305,13 +1329,14 @@ def heard_answers(name, folder):
     whole = np.round(np.sin(at / 9) * 8000 + np.sin(at * at / 5000.0) * 4000 + 300).astype(np.int64)
     samples = (whole / 32768).astype(np.float32)
     spectral = name.startswith(('ast', 'whisper'))
-    extractor = transformers.WhisperFeatureExtractor(feature_size=16, chunk_length=1) if name == 'whisper-c' \
+    extractor = transformers.ParakeetFeatureExtractor(feature_size=16, hop_length=120, win_length=300) \
+        if name == 'parakeet' else transformers.WhisperFeatureExtractor(feature_size=16, chunk_length=1) if name == 'whisper-c' \
         else transformers.ASTFeatureExtractor(num_mel_bins=16, max_length=20, mean=-3.5, std=2.5) if spectral \
         else transformers.Wav2Vec2FeatureExtractor(do_normalize=name != 'hubert-b')
     kind = AutoModelForCTC if HEARD[name] is not None else AutoModelForAudioClassification
     model = kind.from_pretrained(folder, dtype=torch.float32).eval()
     given = extractor(samples, sampling_rate=16000, return_tensors='pt')
-    given = given['input_features' if name == 'whisper-c' else 'input_values']
+    given = given['input_features' if 'input_features' in given else 'input_values']
     with torch.no_grad():
         logits = model(given).logits[0]
     files = {'preprocessor_config.json': {k: v for k, v in extractor.to_dict().items()
@@ -1319,6 +1344,8 @@ def heard_answers(name, folder):
     found = {'samples': whole.tolist(), 'given': [round(float(v), 5) for v in given.reshape(-1)[::23]]}
     if HEARD[name] is None:
         return {**found, 'files': files, 'scores': logits.softmax(-1).tolist()}
+    if name == 'parakeet':
+        return {**found, **pieces_heard(model, extractor, samples, files)}
     with tempfile.TemporaryDirectory() as out:
         json.dump({w: i for i, w in enumerate(LETTERS)}, open(os.path.join(out, 'v.json'), 'w'))
         tokenizer = transformers.Wav2Vec2CTCTokenizer(os.path.join(out, 'v.json'), **HEARD[name])

@@ -8,6 +8,7 @@ import { SpeechModel } from '../src/models/index.js';
 import { loadModel } from '../src/models/load.js';
 import type { ConformerEncoder } from '../src/models/sound/conformer-encoder.js';
 import type { Moonshine } from '../src/models/sound/moonshine.js';
+import type { Parakeet } from '../src/models/sound/parakeet.js';
 import type { SpectrogramTransformer } from '../src/models/sound/spectrogram-transformer.js';
 import type { SoundEncoder } from '../src/models/sound/wav2vec2.js';
 import type { WhisperClassifier } from '../src/models/sound/whisper-encoder.js';
@@ -23,7 +24,7 @@ const open = (name: string, more: object = {}): SoundEncoder =>
     { kind: 'sound', device: 'cpu' },
   ).model;
 
-for (const name of Object.keys(hearing).filter((n) => !/^(ast|bands|whisper)/.test(n)))
+for (const name of Object.keys(hearing).filter((n) => !/^(ast|bands|whisper|parakeet)/.test(n)))
   test(`sound ${name}: the numbers of transformers, alone and padded behind`, () =>
     scope(() =>
       noGrad(() => {
@@ -91,6 +92,29 @@ for (const name of Object.keys(hearing).filter((n) => n.startsWith('bands')))
       }),
     ));
 
+for (const name of Object.keys(hearing).filter((n) => n.startsWith('parakeet')))
+  test(`sound ${name}: the numbers of transformers for frames, padded behind, and the pieces of one sound`, () =>
+    scope(() =>
+      noGrad(() => {
+        const folder = familyFolder(name, (f) => f, hearing);
+        const { model } = loadModel<Parakeet>(folder, { kind: 'sound', device: 'cpu' });
+        const [frames, mask, want] = ['frames', 'mask', 'logits'].map((key) => answerOf(name, key, 'sound'));
+        const got = model.forward(frames, mask);
+        assert.deepEqual(got.shape, want.shape);
+        const { real } = model.heard(frames, mask);
+        assert.deepEqual(real, name === 'parakeet' ? [5, 4] : [10, 7]);
+        real.forEach((n, i) => {
+          const [a, b] = [got, want].map((x) => x.narrow(0, i, 1).narrow(1, 0, n));
+          assert.ok(a.sub(b).abs().max().item() / want.abs().max().item() <= 1e-4, `row ${i}`);
+        });
+        const second = [frames, mask].map((x) => x.narrow(0, 1, 1)) as [Tensor, Tensor];
+        const best = want.narrow(0, 1, 1).narrow(1, 0, real[1]).argmax(-1).toArray() as number[][];
+        assert.deepEqual(model.pieces(...second), best[0]);
+        assert.throws(() => model.forward(frames.narrow(2, 0, 9)), /the model takes \(batch, frames, 16\)/);
+        model.dispose();
+      }),
+    ));
+
 test('sounds and configs that are not served are refused by name', () => {
   const short = zeros([1, 20], { device: 'cpu' });
   assert.throws(
@@ -105,6 +129,11 @@ test('sounds and configs that are not served are refused by name', () => {
     ['conformer', { position_embeddings_type: 'relative_key' }, /position_embeddings_type is "relative_key"/],
     ['conformer', { conv_depthwise_kernel_size: 4 }, /conv_depthwise_kernel_size is 4/],
     ['bands', { add_adapter: true }, /add_adapter is true/],
+    [
+      'parakeet',
+      { encoder_config: { subsampling_factor: 6 } },
+      /subsampling_factor 6; an odd number and a power of two/,
+    ],
     ['bands', { use_intermediate_ffn_before_adapter: true }, /use_intermediate_ffn_before_adapter is true/],
   ];
   for (const [name, more, message] of refused)

@@ -34,6 +34,7 @@ import { SWIN_FAMILIES } from './vision/swin.js';
 import { VIT_FAMILIES } from './vision/vit.js';
 import { CONFORMER_FAMILIES } from './sound/conformer-encoder.js';
 import { SOUND_FAMILIES } from './sound/wav2vec2.js';
+import { PARAKEET_FAMILIES } from './sound/parakeet.js';
 import { MOONSHINE_FAMILIES } from './sound/moonshine.js';
 import { WHISPER_FAMILIES } from './sound/whisper.js';
 
@@ -56,6 +57,7 @@ export const MODELS: readonly ModelRow[] = [
   ...MOONSHINE_FAMILIES,
   ...SOUND_FAMILIES,
   ...CONFORMER_FAMILIES,
+  ...PARAKEET_FAMILIES,
   ...SPECTROGRAM_FAMILIES,
   ...VIT_FAMILIES,
   ...SWIN_FAMILIES,

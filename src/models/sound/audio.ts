@@ -27,7 +27,7 @@ const hzOf = (mel: number): number =>
   mel >= 15 ? 1000 * Math.exp((Math.log(6.4) / 27) * (mel - 15)) : (200 * mel) / 3;
 
 /** Triangles on Slaney's mel scale, each of the same area: (filters, bins). */
-function melFilters(filters: number, bins: number, rate: number, highest: number): Float64Array[] {
+export function melFilters(filters: number, bins: number, rate: number, highest: number): Float64Array[] {
   const top = melOf(highest);
   const edges = Array.from({ length: filters + 2 }, (_, i) => hzOf((top * i) / (filters + 1)));
   return Array.from({ length: filters }, (_, f) => {

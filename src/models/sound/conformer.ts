@@ -21,7 +21,7 @@ import { UnsupportedError } from '../../base/errors.js';
 import type { RopeTable } from '../decoder/rope.js';
 import type { Config } from '../files/config.js';
 import type { ModelSource } from '../files/source.js';
-import { type FeedForward, feedForward, keysMask, rowTable } from '../parts.js';
+import { FeedForward, keysMask, rowTable } from '../parts.js';
 
 const KINDS = ['relative', 'relative_key', 'rotary'] as const;
 export interface ConformerConfig {
@@ -41,6 +41,12 @@ export interface ConformerConfig {
   readonly speeds: readonly number[];
   /** The farthest distances that have a learnt vector, before and behind. */
   readonly farthest: readonly [before: number, behind: number];
+  /** Products have no biases. */
+  readonly bare?: boolean;
+  /** Filters have biases. */
+  readonly filterBias?: boolean;
+  /** A filter that sees both sides finds silence where there is padding, not what stands there. */
+  readonly silence?: boolean;
 }
 
 /** What all layers read: sines of distances (1, 2 t - 1, width), or cosines and sines of places. */
@@ -87,7 +93,9 @@ class ConformerAttention extends Module {
     super();
     this.#config = c;
     const [width, d] = [c.width, c.width / c.heads];
-    [this.q, this.k, this.v, this.out] = ['q', 'k', 'v', 'out'].map((n) => linear(width, width, vb.pp(`linear_${n}`)));
+    [this.q, this.k, this.v, this.out] = ['q', 'k', 'v', 'out'].map((n) =>
+      linear(width, width, vb.pp(`linear_${n}`), { bias: !c.bare }),
+    );
     const relative = c.places === 'relative';
     this.distance = relative ? linear(width, width, vb.pp('linear_pos'), { bias: false }) : undefined;
     this.contentBias = relative ? vb.get([c.heads, d], 'pos_bias_u') : undefined;
@@ -160,11 +168,13 @@ class ConformerFilter extends Module {
   readonly out: Conv1d;
   readonly #bend: (x: Tensor) => Tensor;
   readonly #before: number;
-  constructor(vb: VarBuilder, { width, kernel, causal, eps, activation: bend }: ConformerConfig) {
+  readonly #silence: boolean;
+  constructor(vb: VarBuilder, { width, kernel, causal, eps, activation: bend, ...c }: ConformerConfig) {
     super();
     this.#bend = activation(bend);
     this.#before = causal ? kernel - 1 : 0;
-    const bare = { useBias: false };
+    this.#silence = c.silence ?? false;
+    const bare = { useBias: c.filterBias ?? false };
     this.norm = layerNorm(width, vb.pp('layer_norm'), causal ? { eps } : {});
     this.into = conv1d(width, 2 * width, 1, vb.pp('pointwise_conv1'), bare);
     const padding = causal ? 0 : (kernel - 1) / 2;
@@ -177,7 +187,8 @@ class ConformerFilter extends Module {
   forward(x: Tensor, real: Tensor | undefined): Tensor {
     const normed = this.norm.forward(x);
     const along = (real && this.momentNorm ? normed.mul(real) : normed).transpose(1, 2).contiguous();
-    const gated = this.into.forward(along).glu(1);
+    const whole = this.into.forward(along).glu(1);
+    const gated = real && this.#silence ? whole.mul(real.transpose(1, 2)) : whole;
     const [b, width] = gated.shape;
     const silence = this.#before > 0 ? gated.narrow(1, 0, 1).narrow(2, 0, 1).zerosLike() : undefined;
     const led = silence ? silence.broadcastTo([b, width, this.#before]).contiguous().cat([gated], 2) : gated;
@@ -200,8 +211,12 @@ export class ConformerBlock extends Module {
     super();
     const norm = (name: string): LayerNorm =>
       layerNorm(c.width, vb.pp(`${name}_layer_norm`), c.causal ? { eps: c.eps } : {});
-    const names = ['intermediate_dense', 'output_dense'] as const;
-    this.halves = HALVES.map((name) => feedForward(vb.pp(name), names, c.width, c.inner, c.activation));
+    const product = (half: string, name: string, from: number, to: number): Linear =>
+      linear(from, to, vb.pp(half, name), { bias: !c.bare });
+    this.halves = HALVES.map((half) => {
+      const up = product(half, 'intermediate_dense', c.width, c.inner);
+      return new FeedForward(up, product(half, 'output_dense', c.inner, c.width), c.activation);
+    });
     this.halfNorms = HALVES.map(norm);
     this.attention = new ConformerAttention(vb.pp('self_attn'), c);
     this.attentionNorm = norm('self_attn');

@@ -1,5 +1,5 @@
-// Sounds to letters (CTC: wav2vec 2.0, HuBERT and their kin) and to classes (these, and the audio spectrogram
-// transformer), with what their folders say about samples and letters.
+// Sounds to letters (CTC: wav2vec 2.0, HuBERT and their kin; Parakeet, to pieces of words) and to classes (these, the
+// audio spectrogram transformer and Whisper), with what their folders say about samples and letters.
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { ArgumentError, FormatError, UnsupportedError } from '../../base/errors.js';
@@ -14,7 +14,10 @@ import { BandEnergies, LogMel, samplesOf, type SoundInput } from './audio.js';
 import { Config, isObject, type Json } from '../files/config.js';
 import type { Classified } from '../vision/image-models.js';
 import { loadModel } from '../load.js';
+import { loadTokenizer } from '../../tokenizers/index.js';
+import { EvenedMel } from './evened-mel.js';
 import { Loudness } from './loudness.js';
+import { Parakeet } from './parakeet.js';
 import { SpectrogramTransformer } from './spectrogram-transformer.js';
 import { SoundEncoder } from './wav2vec2.js';
 import { WhisperClassifier } from './whisper-encoder.js';
@@ -82,6 +85,7 @@ const TIDIED: readonly (readonly [string, string])[] = [
   [" ' ", "'"],
   ...["n't", "'m", "'s", "'ve", "'re"].map((end) => [` ${end}`, end] as const),
 ];
+const tidied = (text: string): string => TIDIED.reduce((t, [from, to]) => t.replaceAll(from, to), text);
 /** Letters of moments as a text: a letter that goes on is one, blanks part two that are the same. */
 function spelt(ids: readonly number[], l: Letters): string {
   const tokens = ids.map((id) => l.names.get(id) ?? l.unknown);
@@ -91,38 +95,79 @@ function spelt(ids: readonly number[], l: Letters): string {
     .join('')
     .trim();
   const cased = l.lower ? text.toLowerCase() : text;
-  return l.tidy ? TIDIED.reduce((t, [from, to]) => t.replaceAll(from, to), cased) : cased;
+  return l.tidy ? tidied(cased) : cased;
 }
 
-/** Speech to text by letters, one a moment (CTC: wav2vec 2.0, HuBERT, UniSpeech). */
+/** The likeliest letters of a sound's moments, and the text that they spell. */
+interface Hearer {
+  readonly ids: (sound: SoundInput) => readonly number[];
+  readonly spell: (ids: readonly number[]) => string;
+}
+function byLetters(model: SoundEncoder, c: Config, dir: string): Hearer {
+  if (!model.letters) throw new ArgumentError(`${dir}: the model has no head for letters that takes samples`);
+  const loudness = new Loudness(c);
+  const letters = lettersOf(dir);
+  return {
+    ids: (sound) => (heard(model, loudness, sound, (y) => y.argmax(-1)) as number[][])[0],
+    spell: (ids) => spelt(ids, letters),
+  };
+}
+function byPieces(model: Parakeet, c: Config, dir: string): Hearer {
+  const mel = new EvenedMel(c);
+  if (mel.bins !== model.bins)
+    throw new UnsupportedError(`${c.where}: makes frames of ${mel.bins} bands; the model hears ${model.bins}`);
+  const tokenizer = loadTokenizer(dir);
+  const blank = tokenizer.roleId('pad');
+  if (blank === undefined)
+    throw new FormatError(`${dir}: tokenizer_config.json names no pad_token, which stands between pieces`);
+  const tidy = jsonOf(dir, 'tokenizer_config.json').clean_up_tokenization_spaces === true;
+  return {
+    ids: (sound) => {
+      const { data, frames, heard } = mel.of(samplesOf(sound, mel.rate));
+      const { weight } = model.letters;
+      return scope(() =>
+        noGrad(() => {
+          const x = tensor(data, { shape: [1, frames, mel.bins], device: weight.device }).cast(weight.dtype);
+          const mask = Float32Array.from({ length: frames }, (_, t) => Number(t < heard));
+          return model.pieces(x, tensor(mask, { shape: [1, frames], device: weight.device }));
+        }),
+      );
+    },
+    spell: (ids) => {
+      const text = tokenizer.decode(ids.filter((id, i) => id !== ids[i - 1] && id !== blank));
+      return tidy ? tidied(text) : text;
+    },
+  };
+}
+
+/** Speech to text by letters or pieces of words, one a moment (CTC: wav2vec 2.0, HuBERT, UniSpeech, Parakeet). */
 export class LetterSpeech {
   /** The network itself. */
-  readonly model: SoundEncoder;
-  readonly #letters: Letters;
-  readonly #loudness: Loudness;
-  constructor(model: SoundEncoder, letters: Letters, loudness: Loudness) {
+  readonly model: SoundEncoder | Parakeet;
+  readonly #hearer: Hearer;
+  constructor(model: SoundEncoder | Parakeet, hearer: Hearer) {
     this.model = model;
-    this.#letters = letters;
-    this.#loudness = loudness;
+    this.#hearer = hearer;
   }
   /** A folder, or owner/name on the Hugging Face hub. */
   static async load(name: string, options: BuilderOptions & HubOptions = {}): Promise<LetterSpeech> {
     const dir = await modelPath(name, options);
-    const c = extractorOf(dir);
-    const loudness = new Loudness(c);
-    c.refuseUnread();
-    const letters = lettersOf(dir);
     const { model } = loadModel(dir, { ...options, kind: 'sound' });
-    if (!(model instanceof SoundEncoder) || !model.letters) {
+    try {
+      if (!(model instanceof SoundEncoder || model instanceof Parakeet))
+        throw new ArgumentError(`${dir}: the model has no head for letters that takes samples`);
+      const c = extractorOf(dir);
+      const hearer = model instanceof Parakeet ? byPieces(model, c, dir) : byLetters(model, c, dir);
+      c.refuseUnread();
+      return new LetterSpeech(model, hearer);
+    } catch (e) {
       model.dispose();
-      throw new ArgumentError(`${dir}: the model has no head for letters that takes samples`);
+      throw e;
     }
-    return new LetterSpeech(model, letters, loudness);
   }
   /** What is said in a WAV file (its path or bytes) or in samples of the model's rate: the likeliest letters. */
   async transcribe(sound: SoundInput): Promise<string> {
-    const [ids] = heard(this.model, this.#loudness, sound, (y) => y.argmax(-1)) as number[][];
-    return spelt(ids, this.#letters);
+    return this.#hearer.spell(this.#hearer.ids(sound));
   }
   /** Gives the weights' memory back. */
   dispose(): void {
