@@ -5,7 +5,7 @@ import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { test } from 'node:test';
 import { brotliDecompressSync } from 'node:zlib';
-import { ArgumentError, UnsupportedError } from '../src/base/errors.js';
+import { ArgumentError, FormatError, UnsupportedError } from '../src/base/errors.js';
 import { packageRoot } from '../src/base/paths.js';
 import { builtinModel } from '../src/engine/index.js';
 import { randomStream } from '../src/engine/sampler.js';
@@ -468,4 +468,22 @@ test('a mark before the first word alone: not where the normalizer took away wha
       JSON.stringify(normalizer),
     );
   }
+});
+
+test('switches and roles of a tokenizer are of their kind: what would count as true unseen is refused by name', () => {
+  const made = (token: object, config: object = {}): (() => unknown) => {
+    const model = { type: 'WordLevel', vocab: { a: 0, b: 1 }, unk_token: 'a' };
+    return () => tokenizerFromJson({ model, added_tokens: [{ id: 1, content: 'b', ...token }] }, { ...config });
+  };
+  for (const field of ['special', 'normalized', 'single_word', 'lstrip', 'rstrip'])
+    assert.throws(made({ [field]: 'false' }), {
+      name: FormatError.name,
+      message: `tokenizer.json: the added token "b": ${field} is "false", not a boolean`,
+    });
+  assert.doesNotThrow(made({ lstrip: null }, { bos_token: null, eos_token: { content: 'b' } }));
+  assert.throws(made({}, { eos_token: 2 }), /tokenizer_config\.json: eos_token is 2, not a text/);
+  assert.throws(made({}, { eos_token: { content: 2 } }), /eos_token is \{"content":2\}, not a text/);
+  const dir = scratch();
+  writeFileSync(join(dir, 'tokenizer_config.json'), '{"add_bos_token": "false"}');
+  assert.throws(() => loadTokenizer(dir), /tokenizer_config\.json: add_bos_token is "false", not true or false/);
 });

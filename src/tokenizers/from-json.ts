@@ -3,7 +3,7 @@ import { FormatError, UnsupportedError } from '../base/errors.js';
 import type { AddedToken } from './added-tokens.js';
 import { Bpe } from './bpe.js';
 import type { ChatTemplates } from './chat-template.js';
-import { type Component, component, type Kind } from './component.js';
+import { Component, component, type Kind } from './component.js';
 import { decoder } from './decoders.js';
 import { normalizer } from './normalizers.js';
 import { type PostProcessor, postProcessor, type Template } from './post-processors.js';
@@ -118,27 +118,24 @@ function modelOf(json: unknown): TokenModel {
   return component('model', model && typeof model === 'object' && !model.type ? { ...model, type } : json, MODELS);
 }
 
-interface JsonToken {
+interface JsonToken extends Json {
   readonly id: number;
   readonly content: string;
-  readonly special?: boolean;
-  readonly normalized?: boolean;
-  readonly single_word?: boolean;
-  readonly lstrip?: boolean;
-  readonly rstrip?: boolean;
 }
 function addedToken(t: JsonToken, vocabulary: Vocabulary): AddedToken {
   const id = vocabulary.id(t.content) ?? t.id;
   if (!Number.isSafeInteger(id) || id < 0)
     throw new FormatError(`tokenizer.json: the added token ${shortly(t.content)} has the number ${shortly(id)}`);
+  const c = new Component(`tokenizer.json: the added token ${shortly(t.content)}`, t);
+  const special = c.flag('special', false);
   return {
     id,
     content: t.content,
-    special: t.special ?? false,
-    normalized: t.normalized ?? !(t.special ?? false),
-    singleWord: t.single_word ?? false,
-    lstrip: t.lstrip ?? false,
-    rstrip: t.rstrip ?? false,
+    special,
+    normalized: c.flag('normalized', !special),
+    singleWord: c.flag('single_word', false),
+    lstrip: c.flag('lstrip', false),
+    rstrip: c.flag('rstrip', false),
   };
 }
 /** A list of added tokens, or an object of them by their numbers. */
@@ -156,9 +153,12 @@ const ROLES = ['bos', 'eos', 'unk', 'sep', 'pad', 'cls', 'mask'] as const;
 export function rolesOf(config: Json): Record<string, string> {
   const roles: Record<string, string> = {};
   for (const role of ROLES) {
-    const value = config[`${role}_token`] as string | { content?: string } | null | undefined;
-    const text = typeof value === 'string' ? value : value?.content;
-    if (text !== undefined) roles[role] = text;
+    const value = config[`${role}_token`];
+    if (value === undefined || value === null) continue;
+    const text = typeof value === 'object' ? (value as Json).content : value;
+    if (typeof text !== 'string')
+      throw new FormatError(`tokenizer_config.json: ${role}_token is ${shortly(value)}, not a text`);
+    roles[role] = text;
   }
   return roles;
 }

@@ -15,12 +15,23 @@ import type { Tokenizer } from './tokenizer.js';
 
 const SENTENCEPIECE = ['tokenizer.model', 'spiece.model', 'sentencepiece.bpe.model'];
 
+/** Fields of tokenizer_config.json that are true or false; another kind would count as one of them, unseen. */
+const FLAGS = [
+  ...['add_bos_token', 'add_eos_token', 'add_prefix_space', 'do_lower_case', 'split_special_tokens', 'strip_accents'],
+  ...['tokenize_chinese_chars', 'separate_vocabs'],
+];
+
 /** Special tokens by role come from tokenizer_config.json, in older folders from special_tokens_map.json. */
 export function folderConfig(dir: string): Json {
-  const [config, map] = ['tokenizer_config.json', 'special_tokens_map.json'].map((name) => {
+  const [config, map] = ['tokenizer_config.json', 'special_tokens_map.json'].map((name): Json => {
     const path = join(dir, name);
     return existsSync(path) ? readJsonFile(path) : {};
   });
+  for (const name of FLAGS)
+    if (config[name] !== undefined && config[name] !== null && typeof config[name] !== 'boolean')
+      throw new FormatError(
+        `${join(dir, 'tokenizer_config.json')}: ${name} is ${JSON.stringify(config[name])}, not true or false`,
+      );
   return { ...map, ...config };
 }
 
