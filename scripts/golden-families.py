@@ -71,7 +71,9 @@ UNASKED = {**{kind: ('num_attention_heads', 'num_key_value_heads', 'intermediate
            'rwkv': ('num_attention_heads', 'num_key_value_heads', 'intermediate_size', 'max_position_embeddings'),
            'gpt_neo': ('num_key_value_heads',), 'gpt2': ('intermediate_size', 'num_key_value_heads'),
            **{kind: ('hidden_size', 'num_hidden_layers', 'num_attention_heads', 'intermediate_size')
-              for kind in ('bart', 'mbart')},
+              for kind in ('bart', 'mbart', 'mvp')},
+           **{kind: ('hidden_size', 'num_hidden_layers', 'num_attention_heads', 'intermediate_size',
+                     'max_position_embeddings') for kind in ('t5', 'mt5', 'umt5', 'led')},
            'bloom': ('num_hidden_layers', 'num_attention_heads', 'num_key_value_heads', 'intermediate_size',
                      'max_position_embeddings'),
            'gpt_neox_japanese': ('num_key_value_heads', 'intermediate_size'),
@@ -433,6 +435,10 @@ ENCODERS = {
                                     hidden_act='gelu',
                    rope_parameters=dict(rope_type='default', rope_theta=250000.0))),
 }
+SHORT_T5 = dict(d_model=32, d_kv=8, d_ff=40, num_layers=2, num_decoder_layers=1, num_heads=4)
+SHORT_BART = dict(d_model=32, encoder_layers=1, decoder_layers=1, encoder_attention_heads=4, decoder_attention_heads=2,
+                  encoder_ffn_dim=40, decoder_ffn_dim=24, pad_token_id=1, eos_token_id=2, decoder_start_token_id=2,
+                  forced_eos_token_id=None)
 CLASSIFIERS = {
     'bert': ('bert', dict(num_labels=3)),
     'xlm-roberta': ('xlm-roberta', dict(num_labels=1, pad_token_id=1, max_position_embeddings=60)),
@@ -463,6 +469,9 @@ CLASSIFIERS = {
     'mbart': ('mbart', dict(num_labels=2, pad_token_id=1, eos_token_id=2, d_model=32, encoder_layers=1,
                             decoder_layers=1, encoder_attention_heads=4, decoder_attention_heads=2, encoder_ffn_dim=40,
                             decoder_ffn_dim=24, forced_eos_token_id=None)),
+    't5': ('t5', dict(num_labels=3, eos_token_id=1, decoder_start_token_id=0, **SHORT_T5)),
+    'umt5': ('umt5', dict(num_labels=2, eos_token_id=1, decoder_start_token_id=5, feed_forward_proj='gated-gelu',
+                          **SHORT_T5)),
     'modernbert-c': ('modernbert', dict(num_labels=1, local_attention=8, classifier_pooling='mean')),
     # Decoders, whose heads read the last token.
     'llama': ('llama', dict(num_labels=3, num_key_value_heads=2)),
@@ -506,10 +515,17 @@ TOKENS = {
         'distilbert-c': ('distilbert', dict(dim=48, n_layers=1, n_heads=4, hidden_dim=64, num_labels=2)),
         'qwen2-c': ('qwen2', {**SHORT, 'num_key_value_heads': 2, 'num_labels': 3}),
         'gpt2-c': ('gpt2', {**SHORT, 'num_labels': 2}),
+        't5-c': ('t5', dict(SHORT_T5, num_labels=3)),
     }),
     'spans': (AutoModelForQuestionAnswering, {
         'flaubert-q': ('flaubert', dict(emb_dim=48, n_layers=1, n_heads=4, pad_token_id=2)),
         'roberta-q': ('roberta', COUNTED),
+        'bart-q': ('bart', SHORT_BART),
+        'mbart-q': ('mbart', SHORT_BART),
+        'led-q': ('led', dict(SHORT_BART, attention_window=[4], max_encoder_position_embeddings=40,
+                              max_decoder_position_embeddings=30)),
+        't5-q': ('t5', dict(SHORT_T5, decoder_start_token_id=4)),
+        'mt5-q': ('mt5', dict(SHORT_T5, decoder_start_token_id=0, tie_word_embeddings=False)),
         'modernbert-q': ('modernbert', SHORT),
     }),
 }

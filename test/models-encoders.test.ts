@@ -179,8 +179,9 @@ test('EuroBERT that looks one way, GTE with other positions and Gemma that looks
 });
 test('heads that a family has no use for are refused by the name of their class', () => {
   const refused = [
-    ...[['t5-b', 'T5ForTokenClassification'] as const, ['t5-b', 'T5ForSequenceClassification'] as const],
-    ...[['t5gemma', 'T5GemmaForSequenceClassification'] as const, ['bart', 'BartForQuestionAnswering'] as const],
+    ...[['longt5', 'LongT5ForTokenClassification'] as const, ['switch', 'SwitchForQuestionAnswering'] as const],
+    ...[['t5gemma', 'T5GemmaForSequenceClassification'] as const, ['bart', 'BartForTokenClassification'] as const],
+    ...[['marian', 'MarianForQuestionAnswering'] as const, ['mbart', 'MBartForCausalLM'] as const],
     ['llama', 'LlamaForQuestionAnswering'] as const,
   ];
   for (const [name, architecture] of refused) {

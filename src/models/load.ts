@@ -5,7 +5,7 @@ import type { Module } from '../nn/module.js';
 import { setProducts } from '../nn/quantize.js';
 import type { BuilderOptions } from '../nn/var-builder.js';
 import { noGrad } from '../tensor/autograd.js';
-import { Config } from './files/config.js';
+import { architecturesOf, Config } from './files/config.js';
 import type { ModelKind, ModelOptions, ModelRow } from './model-row.js';
 import { rowFor } from './registry.js';
 import { type LoadProgress, openModel, type OpenedModel } from './files/source.js';
@@ -49,8 +49,12 @@ export function loadModel<M extends Module = Module>(path: string, options: Load
     const { row, type } = familyOf(opened, options.kind);
     const config = new Config(opened.json, source.format === 'gguf' ? path : `${path}/config.json`);
     const kind = row.kindOf?.(config, source) ?? row.kind;
+    const classes = architecturesOf(config);
     if (options.kind && kind !== options.kind)
-      throw new UnsupportedError(`${path}: is of type ${type}, a model of kind ${kind}, not ${options.kind}`);
+      throw new UnsupportedError(
+        `${path}: is of type ${type}, a model of kind ${kind}, not ${options.kind}` +
+          `${classes.length > 0 ? `; architectures names ${classes.join(', ')}` : ''}`,
+      );
     if (options.types && !options.types.includes(type))
       throw new UnsupportedError(
         `${path}: is of type ${JSON.stringify(type)}; this class is for ${options.types.join(', ')}`,

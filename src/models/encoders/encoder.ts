@@ -133,6 +133,9 @@ function scoreKind(name: unknown, where: string): boolean {
 export const classifies = (c: Config): boolean =>
   architecturesOf(c).some((a) => a.endsWith('ForSequenceClassification'));
 
+/** Files of a model that tells where an answer begins and ends. */
+export const findsAnswers = (c: Config): boolean => architecturesOf(c).some((a) => a.endsWith('ForQuestionAnswering'));
+
 /** Files of a model that classifies tokens. */
 export const classifiesTokens = (c: Config): boolean =>
   architecturesOf(c).some((a) => a.endsWith('ForTokenClassification'));

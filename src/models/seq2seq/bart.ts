@@ -10,9 +10,9 @@ import { tensor } from '../../tensor/create.js';
 import { keep, scope } from '../../tensor/scope.js';
 import type { Tensor } from '../../tensor/tensor.js';
 import { requireTable } from '../decoder/rope.js';
-import { type BartClassifier, bartClassifier } from './bart-classifier.js';
+import { type RewritingEncoder, rewritingEncoder } from './rewriting-encoder.js';
 import type { Config } from '../files/config.js';
-import { classifies, refuseHeads } from '../encoders/encoder.js';
+import { classifies, findsAnswers, refuseHeads } from '../encoders/encoder.js';
 import type { ModelKind, ModelRow } from '../model-row.js';
 import {
   type AttendOptions,
@@ -310,8 +310,15 @@ function longReading(c: Config, source: ModelSource): Partial<StackConfig> {
   };
 }
 
-function bart(c: Config, source: ModelSource): Bart | BartClassifier {
-  refuseHeads(c, 'QuestionAnswering', 'TokenClassification');
+/** Those that transformers gives a head for answers. */
+const ANSWERING = ['bart', 'led', 'mbart', 'mvp'];
+/** Those whose answers begin with the text's last token, its language, not with a token of their own. */
+const WRAPPED = ['mbart', 'plbart'];
+
+function bart(c: Config, source: ModelSource): Bart | RewritingEncoder {
+  refuseHeads(c, 'TokenClassification', 'CausalLM');
+  const type = c.text('model_type');
+  if (!ANSWERING.includes(type)) refuseHeads(c, 'QuestionAnswering');
   const kind = BART_KINDS[c.text('model_type')];
   c.only('is_decoder', false);
   // Old files spell out what their type stands for.
@@ -352,10 +359,17 @@ function bart(c: Config, source: ModelSource): Bart | BartClassifier {
     return new BartStack(vb.pp(side), config, kind, words, side === 'decoder');
   };
   const made = new Bart(stack('encoder', reading), stack('decoder', writing), head);
-  return classifies(c) ? bartClassifier(c, source, made, width) : made;
+  if (!reads(c)) return made;
+  const end = c.count('eos_token_id', 2);
+  return rewritingEncoder(c, source, made, {
+    ...{ width, padding, end },
+    room: Math.min(made.encoder.room, made.decoder.room),
+    start: WRAPPED.includes(type) ? undefined : c.count('decoder_start_token_id', end),
+  });
 }
-/** Files of a classifier are an encoder's: texts in, classes out. */
-const sorts = (c: Config): ModelKind => (classifies(c) ? 'encoder' : 'seq2seq');
+/** Files with a head are an encoder's: texts in, classes or ends of answers out. */
+const reads = (c: Config): boolean => classifies(c) || findsAnswers(c);
+const sorts = (c: Config): ModelKind => (reads(c) ? 'encoder' : 'seq2seq');
 export const BART_FAMILIES: readonly ModelRow[] = [
   { kind: 'seq2seq', types: Object.keys(BART_KINDS), kindOf: sorts, build: bart },
 ];

@@ -8,9 +8,19 @@ import type { VarBuilder } from '../../nn/var-builder.js';
 import { tensor } from '../../tensor/create.js';
 import type { Tensor } from '../../tensor/tensor.js';
 import type { Config } from '../files/config.js';
-import { type EncoderInput, type EncoderOutput, refuseHeads, TextEncoder } from '../encoders/encoder.js';
-import type { ModelOptions, ModelRow } from '../model-row.js';
+import {
+  classifies,
+  classifiesTokens,
+  type EncoderInput,
+  type EncoderOutput,
+  findsAnswers,
+  refuseHeads,
+  TextEncoder,
+} from '../encoders/encoder.js';
+import { tokenHead } from '../encoders/token-head.js';
+import type { ModelKind, ModelOptions, ModelRow } from '../model-row.js';
 import { FeedForward, GatedFeedForward, type MultiHead, multiHead } from '../parts.js';
+import { type RewritingEncoder, rewritingEncoder } from './rewriting-encoder.js';
 import { freshAnswer, Seq2Seq, type Seq2SeqState } from './seq2seq.js';
 import type { ModelSource } from '../files/source.js';
 import { SwitchExperts, type SwitchConfig, sparseLayers } from './switch-experts.js';
@@ -227,12 +237,16 @@ export class T5 extends Seq2Seq {
     const crosses = this.decoder.blocks.map((b) => (b.cross as T5Attention).inner);
     return freshAnswer(crosses, encoded, hiddenKeys(mask, encoded));
   }
-  decode(ids: Tensor, state: Seq2SeqState): Tensor {
-    const x = this.decoder.forward(this.answers.forward(ids), {
+  /** What was written, (b, t, width). */
+  hidden(ids: Tensor, state: Seq2SeqState): Tensor {
+    return this.decoder.forward(this.answers.forward(ids), {
       ...(state.caches && { caches: state.caches }),
       crossed: state.crossed,
       ...(state.mask && { crossBias: state.mask }),
     });
+  }
+  decode(ids: Tensor, state: Seq2SeqState): Tensor {
+    const x = this.hidden(ids, state);
     return this.head.forward(this.#scaled === 1 ? x : x.affine(this.#scaled, 0));
   }
 }
@@ -281,14 +295,21 @@ function surroundingsOf(c: Config): T5Config['surroundings'] {
   return { radius, ...(sums && { block }) };
 }
 
-function t5(c: Config, source: ModelSource, { encodes = false }: ModelOptions): T5 | T5Encoder {
-  refuseHeads(c, 'QuestionAnswering', 'TokenClassification', 'SequenceClassification');
+/** Those that transformers gives heads. */
+const HEADED = ['t5', 'mt5', 'umt5'];
+const reads = (c: Config): boolean => classifies(c) || findsAnswers(c);
+/** Files with a head are an encoder's: texts in, classes or ends of answers out. */
+const sorts = (c: Config): ModelKind => (reads(c) || classifiesTokens(c) ? 'encoder' : 'seq2seq');
+
+function t5(c: Config, source: ModelSource, { encodes = false }: ModelOptions): T5 | T5Encoder | RewritingEncoder {
+  const type = c.text('model_type');
+  if (encodes || !HEADED.includes(type))
+    refuseHeads(c, 'QuestionAnswering', 'TokenClassification', 'SequenceClassification');
   c.only('is_decoder', false);
   c.only('add_cross_attention', false);
   c.ignore('n_positions', 'output_past', 'task_specific_params', 'decoder_start_token_id');
   const name = c.activation('feed_forward_proj', 'relu', (v) => /^(?:gated-)?(\w+)$/.exec(v)?.[1]);
   const gated = c.flag('is_gated_act', c.text('feed_forward_proj', 'relu').startsWith('gated-'));
-  const type = c.get('model_type');
   const width = c.count('d_model');
   const config: T5Config = {
     vocabSize: c.count('vocab_size'),
@@ -313,20 +334,35 @@ function t5(c: Config, source: ModelSource, { encodes = false }: ModelOptions): 
   // T5 1.1 says so by not being tied; mT5 never scales what the head reads, uMT5 always does.
   const stated = c.has('scale_decoder_outputs') ? c.flag('scale_decoder_outputs') : tied;
   const scaled = type === 'mt5' ? false : type === 'umt5' || stated;
-  source.ignore(/^(encoder|decoder)\.embed_tokens\.weight$|EncDecAttention\.relative_attention_bias\.weight$/);
+  source.ignore(
+    /^(transformer\.)?(encoder|decoder)\.embed_tokens\.weight$|EncDecAttention\.relative_attention_bias\.weight$/,
+  );
   if (own) c.ignore('tie_word_embeddings');
   if (encodes) {
     c.ignore('num_decoder_layers', 'scale_decoder_outputs');
     source.ignore(/^(shared|lm_head|decoder)\./);
     return new T5Encoder(source.builder, config, layers);
   }
+  // Heads for whole texts and for tokens stand beside the model, not in its place.
+  const prefix = classifies(c) || classifiesTokens(c) ? 'transformer.' : '';
+  const vb = prefix ? source.builder.pp('transformer') : source.builder;
+  if (classifiesTokens(c)) {
+    c.ignore('num_decoder_layers', 'scale_decoder_outputs');
+    const encoder = new T5Encoder(vb, config, layers);
+    encoder.tokens = tokenHead(c, source, { eps: 0, activation: 'identity' });
+    return encoder;
+  }
   // One table of words, unless files hold others: Switch without tied words has one a side.
   const table = (side: string): string =>
-    source.isTied(`${side}.embed_tokens.weight`, 'shared.weight') ? 'shared' : `${side}.embed_tokens`;
+    source.isTied(`${prefix}${side}.embed_tokens.weight`, `${prefix}shared.weight`) ? 'shared' : `${side}.embed_tokens`;
   const tables = [table('encoder'), table('decoder')] as const;
-  source.ignore(/^shared\.weight$/);
+  source.ignore(/^(transformer\.)?shared\.weight$/);
   const sizes = { layers, decoderLayers: c.count('num_decoder_layers', layers), tied: !own, scaled };
-  return new T5(source.builder, config, sizes, tables);
+  const made = new T5(vb, config, sizes, tables);
+  if (!reads(c)) return made;
+  const padding = c.count('pad_token_id', 0);
+  const [start, end] = [c.count('decoder_start_token_id', padding), c.count('eos_token_id', 1)];
+  return rewritingEncoder(c, source, made, { width, room: Infinity, start, padding, end });
 }
 const TYPES = ['t5', 'mt5', 'umt5', 'switch_transformers', 'longt5'];
-export const T5_FAMILIES: readonly ModelRow[] = [{ kind: 'seq2seq', types: TYPES, build: t5 }];
+export const T5_FAMILIES: readonly ModelRow[] = [{ kind: 'seq2seq', types: TYPES, kindOf: sorts, build: t5 }];
