@@ -12,6 +12,8 @@ own_spec = families.spec_of
 
 def spec_of(name, t, seed):
     """Norms by other names begin with ones, too, and filters do not grow with what they read."""
+    if name.endswith('n_points_scale'):  # which the config alone makes
+        return None
     spec = own_spec(name, t, seed)
     if t.ndim == 1 and spec is not None and np.all(t == 1):
         spec[3] = 1.0
@@ -36,8 +38,23 @@ DPT = dict(hidden_size=32, num_hidden_layers=4, num_attention_heads=4, intermedi
            patch_size=8, backbone_out_indices=[0, 1, 2, 3], is_hybrid=False, neck_hidden_sizes=[8, 12, 16, 16],
            fusion_hidden_size=12)
 SEGMENTED = dict(families.SEGMENTED, decoder_hidden_size=12)
+STEEP = dict(model_type='rt_detr_resnet', hidden_sizes=[8, 12, 16, 20], depths=[1, 2, 1, 1], embedding_size=8,
+             out_features=['stage2', 'stage3', 'stage4'])
+RT = dict(backbone_config=STEEP, encoder_hidden_dim=16, encoder_in_channels=[12, 16, 20], encoder_ffn_dim=24,
+          encoder_attention_heads=4, decoder_in_channels=[16, 16, 16], d_model=24, decoder_ffn_dim=20, decoder_layers=2,
+          decoder_attention_heads=2, decoder_n_points=3, num_queries=7, num_labels=3, eval_size=None)
 SCENES = {
     AutoModelForObjectDetection: {
+        'rt_detr': ('rt_detr', RT),
+        'rt_detr-b': ('rt_detr', dict(
+            RT, backbone_config=dict(STEEP, layer_type='basic', embedding_size=6, hidden_sizes=[6, 12, 16, 20],
+                                     hidden_act='silu'), hidden_expansion=0.5, normalize_before=True,
+            num_feature_levels=4, activation_function='relu', layer_norm_eps=1e-3,
+            encoder_activation_function='relu', decoder_activation_function='silu', encoder_layers=2,
+            positional_encoding_temperature=50, batch_norm_eps=1e-3, num_denoising=0)),
+        'rt_detr-c': ('rt_detr', dict(RT, eval_size=64, encode_proj_layers=[1, 2], decoder_layers=1,
+                                      backbone_config=dict(STEEP, downsample_in_bottleneck=True))),
+        'rt_detr_v2': ('rt_detr_v2', dict(RT, decoder_offset_scale=0.3, decoder_n_levels=3)),
         'yolos': ('yolos', YOLOS),
         'yolos-b': ('yolos', dict(YOLOS, use_mid_position_embeddings=False, qkv_bias=False, hidden_act='relu',
                                   layer_norm_eps=1e-2, num_labels=2)),
@@ -70,6 +87,7 @@ SCENES = {
 
 def answers(model, _, seed):
     tall, wide = (32, 32) if model.config.model_type == 'dpt' and model.config.backbone_config is None else (40, 30)
+    tall, wide = (64, 96) if model.config.model_type.startswith('rt_detr') else (tall, wide)
     tall, wide = (64, 32) if model.config.model_type == 'glpn' else (tall, wide)
     pixels = torch.randn(2, 3, tall, wide, generator=torch.Generator().manual_seed(seed))
     with torch.no_grad():
@@ -86,6 +104,7 @@ PROCESSORS = {
     'detr': ('DetrImageProcessor', dict(size=dict(shortest_edge=40, longest_edge=50))),
     'detr-b': ('DetrImageProcessor', dict(size=40, max_size=90, do_pad=True, image_mean=[0.4, 0.5, 0.6])),
     'table-transformer': ('DetrImageProcessor', dict(size=dict(height=33, width=47), do_normalize=False)),
+    'rt_detr': ('RTDetrImageProcessor', dict(size=dict(height=64, width=96))),
     'segformer-s': ('SegformerImageProcessor', dict(size=dict(height=32, width=48), do_reduce_labels=True)),
     'depth_anything': ('DPTImageProcessor', dict(size=dict(height=40, width=40), keep_aspect_ratio=True,
                                                  ensure_multiple_of=5, do_pad=False, size_divisor=None)),

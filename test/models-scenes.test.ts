@@ -42,6 +42,23 @@ for (const name of Object.keys(scenes))
       }),
     ));
 
+test('heads of RT-DETR that are stored beside the model are the same', () =>
+  scope(() =>
+    noGrad(() => {
+      const beside = (key: string): string => key.replace(/^model\.decoder\.(class|bbox)_embed/, '$1_embed');
+      const dir = familyFolder(
+        'rt_detr',
+        (f) => ({ ...f, tensors: Object.fromEntries(Object.entries(f.tensors).map(([k, t]) => [beside(k), t])) }),
+        scenes,
+      );
+      const { model } = loadModel<DetectionModel>(dir, { device: 'cpu' });
+      const { logits } = model.forward(answerOf('rt_detr', 'pixels', 'scenes'));
+      const wanted = answerOf('rt_detr', 'logits', 'scenes');
+      assert.ok(logits.sub(wanted).abs().max().item() <= 1e-4 * wanted.abs().max().item());
+      model.dispose();
+    }),
+  ));
+
 /** A picture, what a processor makes of it, and what it makes of a model's answers. */
 interface Seen {
   readonly file: Readonly<Record<string, unknown>>;
@@ -111,6 +128,12 @@ test('what models of scenes do not serve is refused by name', async () => {
     ['detr', { dilation: true }, /dilation is true/],
     ['detr', { backbone_config: { model_type: 'swin' } }, /backbone_config.model_type is swin/],
     ['detr', { backbone_config: null, backbone: 'resnet26' }, /backbone is "resnet26"; served are resnet18/],
+    ['rt_detr', { backbone_config: { model_type: 'hgnet_v2' } }, /backbone_config.model_type is "hgnet_v2"/],
+    ['rt_detr', { learn_initial_query: true }, /learn_initial_query is true/],
+    ['rt_detr', { with_box_refine: false }, /with_box_refine is false/],
+    ['rt_detr', { encode_proj_layers: [3] }, /encode_proj_layers \[3\]; the backbone lets out 3 maps/],
+    ['rt_detr', { decoder_in_channels: [16, 16, 20] }, /decoder_in_channels is \[16,16,20\]/],
+    ['rt_detr_v2', { decoder_method: 'discrete' }, /decoder_method is "discrete"/],
     ['depth_anything', { depth_estimation_type: 'other' }, /depth_estimation_type is "other"/],
     ['depth_anything', { head_in_index: 4 }, /head_in_index is 4; there are 4 maps/],
     ['depth_anything', { backbone_config: { model_type: 'vit' } }, /backbone_config.model_type is "vit"/],
@@ -133,6 +156,11 @@ test('what models of scenes do not serve is refused by name', async () => {
   const [one] = await detector.detect({ width: 1, height: 1, rgb: new Uint8Array(3) }, { threshold: 0 });
   assert.ok(Number.isFinite(one.score));
   detector.dispose();
+  const things = open('rt_detr') as DetectionModel;
+  const of = (tall: number, wide: number): Tensor => zeros([1, 3, tall, wide], { device: 'cpu' });
+  assert.throws(() => things.forward(of(64, 48)), /sides are whole multiples of 32/);
+  assert.throws(() => (open('rt_detr', { num_queries: 400 }) as DetectionModel).forward(of(32, 32)), /21 places are/);
+  things.dispose();
   await assert.rejects(DepthEstimator.load(folder('dpt-s', {})), /a model of kind segmentation, not depth/);
   await assert.rejects(DepthEstimator.load(folder('yolos')), /a model of kind object-detection, not depth/);
   const silent = await DepthEstimator.load(folder('glpn'), { device: 'cpu' });

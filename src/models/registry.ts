@@ -15,6 +15,7 @@ import { GGUF_T5 } from './gguf/gguf-t5.js';
 import { DEPTH_FAMILIES } from './scenes/depth.js';
 import { DPT_FAMILIES } from './scenes/dpt.js';
 import { DETR_FAMILIES } from './scenes/detr.js';
+import { RT_DETR_FAMILIES } from './scenes/rt-detr.js';
 import { YOLOS_FAMILIES } from './scenes/yolos.js';
 import { MOBILE_BERT_FAMILIES } from './encoders/mobile-bert.js';
 import type { ModelKind, ModelRow } from './model-row.js';
@@ -72,6 +73,7 @@ export const MODELS: readonly ModelRow[] = [
   ...PICTURE_WRITER_FAMILIES,
   ...YOLOS_FAMILIES,
   ...DETR_FAMILIES,
+  ...RT_DETR_FAMILIES,
   ...DEPTH_FAMILIES,
   ...DPT_FAMILIES,
 ];

@@ -94,7 +94,7 @@ function run<T>(model: Module, processor: PictureProcessor | undefined, input: I
 }
 const flat = (t: Tensor): number[] => t.cast('f32').reshape([-1]).toArray() as number[];
 
-/** Pictures to things with their boxes (DETR, YOLOS, Table Transformer). */
+/** Pictures to things with their boxes (DETR, RT-DETR, YOLOS, Table Transformer). */
 export class ObjectDetector {
   /** The network itself. */
   readonly model: DetectionModel;

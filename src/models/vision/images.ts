@@ -163,6 +163,10 @@ export const PROCESSORS: Readonly<Record<string, Processor>> = {
   Gemma3: PLAIN,
   Detr: { ...DETR, models: ['detr', 'table-transformer'] },
   Yolos: { ...DETR, sizing: (c) => edgeSizing(c, 16), models: ['yolos'] },
+  RTDetr: {
+    ...{ ...DETR, unnormed: true, models: ['rt_detr', 'rt_detr_v2'] },
+    sizing: (c) => (c.has('size') ? edgeSizing(c) : () => [640, 640]),
+  },
   DPT: { ...PLAIN, resample: 3, colours: HALVES, sizing: multipleSizing, models: ['dpt', 'depth_anything'] },
   Donut: { ...PLAIN, colours: HALVES, fitting: pageFitting, whole: true },
   GLPN: { ...PLAIN, unnormed: true, sizing: divisorSizing, whole: true, models: ['glpn'] },
