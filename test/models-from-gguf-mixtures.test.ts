@@ -288,3 +288,21 @@ test('sizes and counts that no tensors bear out are refused by their key, before
   refused({ 'rope.freq_base': Number.NaN }, /llama\.rope\.freq_base is no number/);
   refused({ 'attention.value_length': 'wide' }, /llama\.attention\.value_length is no number/);
 });
+
+test('keys of another kind are refused by their names', { skip: skipFamilies }, () => {
+  const refused = (name: string, plain: Case, key: string, value: Case['keys'][string], says: string): void => {
+    const path = written(name, { ...plain, keys: { ...plain.keys, [key]: value } });
+    assert.throws(() => loadModel(path, { device: 'cpu' }), {
+      name: FormatError.name,
+      message: `${path}: ${plain.architecture}.${key} is ${says}`,
+    });
+  };
+  const whole = 'not a whole number from 0';
+  refused('llama', LLAMA, 'feed_forward_length', 0.5, `0.5, ${whole}`);
+  refused('llama', LLAMA, 'attention.head_count', '4', 'no number');
+  refused('llama', LLAMA, 'attention.head_count', 0, '0, not the count of heads of its layers');
+  refused('llama', LLAMA, 'attention.head_count_kv', [2, 0.5], `0.5, ${whole}`);
+  refused('llama', LLAMA, 'context_length', true, 'no number');
+  refused('llama', LLAMA, 'leading_dense_block_count', 'x', 'no number');
+  refused('hy_v3', CASES.hy_v3, 'expert_gating_func', 0.5, `0.5, ${whole}`);
+});

@@ -93,6 +93,8 @@ function common(m: Metadata): Json {
   const { source } = m;
   const hidden = m.number('embedding_length');
   const heads = headCount(m) || 1; // 0 where no layer attends
+  if (headCount(m) === 0 && source.names.some((n) => /\.attn_(q|qkv|kv_a_mqa)\./.test(n)))
+    throw m.wrong('attention.head_count', 'the count of heads of its layers');
   const layers = m.layers();
   const max = m.number('context_length');
   const eps = m.optional('attention.layer_norm_rms_epsilon') ?? m.optional('attention.layer_norm_epsilon') ?? 1e-5;
@@ -106,10 +108,13 @@ function common(m: Metadata): Json {
   const inner = inners ? Number(inners[0]) : m.has('feed_forward_length') ? m.sameOfSome('feed_forward_length') : 0;
   const window = m.optional('attention.sliding_window') || undefined;
   // Where experts begin, tensors tell: some converters write a count that is not there in the config.
-  m.get('leading_dense_block_count');
+  m.optional('leading_dense_block_count');
   const sparse = Array.from({ length: layers }, (_, i) => source.has(`blk.${i}.ffn_gate_inp.weight`));
   const expertsInner = m.optional('expert_feed_forward_length');
-  const id = (name: string): unknown => source.metadata.get(`tokenizer.ggml.${name}_token_id`);
+  const id = (name: string): unknown => {
+    const stored = source.metadata.get(`tokenizer.ggml.${name}_token_id`);
+    return typeof stored === 'bigint' ? Number(stored) : stored;
+  };
   const count = { num_hidden_layers: layers, n_layer: layers, n_layers: layers };
   const width = { hidden_size: hidden, n_embd: hidden, d_model: hidden };
   const sizes = { num_attention_heads: heads, n_head: heads, n_heads: heads };
@@ -135,7 +140,7 @@ function common(m: Metadata): Json {
       n_shared_experts: m.optional('expert_shared_count') ?? 0,
       moe_num_shared_experts: m.optional('expert_shared_count') ?? 0,
       routed_scaling_factor: m.optional('expert_weights_scale') ?? 1,
-      norm_topk_prob: (m.get('expert_weights_norm') as boolean | undefined) ?? false,
+      norm_topk_prob: m.flag('expert_weights_norm') ?? false,
       n_group: m.optional('expert_group_count') ?? 1,
       topk_group: m.optional('expert_group_used_count') ?? 1,
       first_k_dense_replace: sparse.includes(true) ? sparse.indexOf(true) : layers,

@@ -7,6 +7,11 @@ import type { Metadata } from './metadata.js';
 export function layerTypes(m: Metadata, layers: number, rule: (i: number) => boolean): string[] {
   const flags = m.list('attention.sliding_window_pattern');
   const period = flags ? undefined : m.optional('attention.sliding_window_pattern');
+  const isFlag = (v: unknown): boolean => typeof v === 'boolean' || v === 0 || v === 1;
+  if (
+    flags ? flags.length < layers || !flags.every(isFlag) : period !== undefined && !(period >= 0 && period % 1 === 0)
+  )
+    throw m.wrong('attention.sliding_window_pattern', `a period or a flag for each of ${layers} layers`);
   const slides = (i: number): boolean =>
     flags ? Boolean(flags[i]) : period !== undefined ? (i + 1) % period !== 0 : rule(i);
   return Array.from({ length: layers }, (_, i) => (slides(i) ? 'sliding_attention' : 'full_attention'));

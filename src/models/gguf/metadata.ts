@@ -15,6 +15,12 @@ const SIZES = [
 ];
 const SIZE = new RegExp(`(${SIZES.join('|')})$`);
 const LARGEST = 2 ** 20;
+/** Keys that count something, sizes among them; some are a list, a number for each layer. */
+const WHOLE = new RegExp(
+  `(${[...SIZES, 'context_length', 'block_count', 'sliding_window', 'gating_func'].join('|')})$`,
+);
+const isWhole = (n: unknown): boolean =>
+  (typeof n === 'number' || typeof n === 'bigint') && Number.isInteger(Number(n)) && Number(n) >= 0;
 
 const HARMLESS = new Set(
   `vocab_size context_length block_count rope.dimension_count rope.dimension_sections tensor_data_layout
@@ -38,7 +44,16 @@ export class Metadata {
     const stored = this.source.metadata.get(`${this.architecture}.${key}`);
     const v = typeof stored === 'bigint' ? Number(stored) : stored;
     // Tables are made by these before any tensor is looked at.
-    const sizes = SIZE.test(key) ? (typeof v === 'object' && v ? Array.from(v as Iterable<unknown>) : [v]) : [];
+    const alone = v === undefined ? [] : [v];
+    const each = typeof v === 'object' && v ? Array.from(v as Iterable<unknown>) : alone;
+    // What is no number at all is refused by who asks for one.
+    const counted = WHOLE.test(key) && (each !== alone || typeof v === 'number');
+    const odd = counted ? each.find((n) => !isWhole(n)) : undefined;
+    if (odd !== undefined)
+      throw new FormatError(
+        `${this.source.path}: ${this.architecture}.${key} is ${String(odd)}, not a whole number from 0`,
+      );
+    const sizes = SIZE.test(key) ? each : [];
     const large = sizes.find((n) => Number(n) > LARGEST);
     if (large !== undefined)
       throw new FormatError(
@@ -76,6 +91,11 @@ export class Metadata {
   }
   optional(key: string): number | undefined {
     return this.has(key) ? this.number(key) : undefined;
+  }
+  flag(key: string): boolean | undefined {
+    const v = this.get(key);
+    if (v === undefined || typeof v === 'boolean') return v;
+    throw this.wrong(key, 'true or false');
   }
   /** A number that may be given for every layer; layers that differ are refused. */
   same(key: string, fallback?: number): number {
