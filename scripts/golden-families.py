@@ -82,6 +82,8 @@ UNASKED = {**{kind: ('num_attention_heads', 'num_key_value_heads', 'intermediate
                'opt': ('num_key_value_heads', 'intermediate_size'), 'biogpt': ('num_key_value_heads',),
            **{kind: ('hidden_size', 'num_hidden_layers', 'num_attention_heads', 'intermediate_size')
               for kind in ('xlm', 'flaubert')},
+           'xlnet': ('hidden_size', 'num_hidden_layers', 'num_attention_heads', 'intermediate_size',
+                     'max_position_embeddings'),
            'distilbert': ('hidden_size', 'num_hidden_layers', 'num_attention_heads', 'intermediate_size'),
            **{kind: ('hidden_size', 'num_hidden_layers', 'num_attention_heads', 'num_key_value_heads',
                      'intermediate_size',
@@ -352,8 +354,10 @@ MODELS = {
 ENCODER = {k: v for k, v in SIZES.items() if k != 'num_key_value_heads'}
 DEBERTA = dict(relative_attention=True, pos_att_type=['p2c', 'c2p'], position_biased_input=False, type_vocab_size=0)
 MOBILE = dict(embedding_size=20, intra_bottleneck_size=24)
+XLNET = dict(d_model=48, n_layer=2, n_head=4, d_inner=64, pad_token_id=0)
 ENCODERS = {
     'mpnet': ('mpnet', dict(pad_token_id=1, max_position_embeddings=60)),
+    'xlnet': ('xlnet', dict(XLNET, ff_activation='relu', clamp_len=5, layer_norm_eps=1e-3)),
     'albert': ('albert', dict(embedding_size=20, num_hidden_layers=4)),
     'albert-b': ('albert', dict(embedding_size=48, num_hidden_layers=4, num_hidden_groups=2, inner_group_num=2,
                                 hidden_act='gelu')),
@@ -469,6 +473,8 @@ CLASSIFIERS = {
     'mbart': ('mbart', dict(num_labels=2, pad_token_id=1, eos_token_id=2, d_model=32, encoder_layers=1,
                             decoder_layers=1, encoder_attention_heads=4, decoder_attention_heads=2, encoder_ffn_dim=40,
                             decoder_ffn_dim=24, forced_eos_token_id=None)),
+    'xlnet': ('xlnet', dict(XLNET, num_labels=3)),
+    'xlnet-b': ('xlnet', dict(XLNET, num_labels=2, summary_activation='relu')),
     't5': ('t5', dict(num_labels=3, eos_token_id=1, decoder_start_token_id=0, **SHORT_T5)),
     'umt5': ('umt5', dict(num_labels=2, eos_token_id=1, decoder_start_token_id=5, feed_forward_proj='gated-gelu',
                           **SHORT_T5)),
@@ -516,6 +522,7 @@ TOKENS = {
         'qwen2-c': ('qwen2', {**SHORT, 'num_key_value_heads': 2, 'num_labels': 3}),
         'gpt2-c': ('gpt2', {**SHORT, 'num_labels': 2}),
         't5-c': ('t5', dict(SHORT_T5, num_labels=3)),
+        'xlnet-c': ('xlnet', dict(XLNET, num_labels=2)),
     }),
     'spans': (AutoModelForQuestionAnswering, {
         'flaubert-q': ('flaubert', dict(emb_dim=48, n_layers=1, n_heads=4, pad_token_id=2)),
@@ -550,10 +557,12 @@ def classifier_answers(model, vocab, seed):
     if model.config.is_encoder_decoder:  # whose heads look at the last end
         ids[0, -1] = ids[1, 16] = model.config.eos_token_id
     found = {'input_ids': ids, 'attention_mask': mask}
-    if getattr(model.config, 'type_vocab_size', 0) > 1:
+    if getattr(model.config, 'type_vocab_size', 0) > 1 or model.config.model_type == 'xlnet':
         found['token_type_ids'] = (torch.arange(24) > 9).long().expand(2, 24).contiguous()
     with torch.no_grad():
         found['logits'] = model(**found).logits
+        if model.config.model_type == 'xlnet':  # which reads the last place, padding or not
+            found['logits'][1] = model(**{k: v[1:, :17] for k, v in found.items() if k != 'logits'}).logits
     return {k: v.numpy().astype(np.float32 if v.is_floating_point() else np.int32) for k, v in found.items()}
 
 

@@ -116,7 +116,7 @@ const storedNumbers = (folder: string): number =>
   [...loadTensors(join(folder, 'model.safetensors')).values()].reduce((n, t) => n + (isFloat(t.dtype) ? t.size : 0), 0);
 /** Shares of folders with weights that are read: others are of attention that is global, of languages, are computed. */
 const UNREAD: Readonly<Record<string, number>> = {
-  ...{ longformer: 0.73, roformer: 0.97, esm: 0.999, 'esm-b': 0.999, xlm: 0.998 },
+  ...{ longformer: 0.73, roformer: 0.97, esm: 0.999, 'esm-b': 0.999, xlm: 0.998, xlnet: 0.998 },
   // Numbers of rounding, products for entities.
   ...{ ibert: 0.508, 'ibert-b': 0.508, luke: 0.696, 'luke-b': 0.935 },
 };
@@ -159,10 +159,12 @@ for (const name of Object.keys(classifiers))
         model.dispose();
       }),
     ));
-test('EuroBERT that looks one way, GTE with other positions and Gemma that looks both ways are refused by name', () => {
+test('encoders that look another way or have other positions, and Gemma that looks both ways, are refused by name', () => {
   const refused: [string, object, RegExp][] = [
     ['eurobert', { is_causal: true }, /is_causal is true/],
     ['gte', { position_embedding_type: 'absolute' }, /position_embedding_type is "absolute"/],
+    ['xlnet', { attn_type: 'uni' }, /attn_type is "uni"/],
+    ['xlnet', { bi_data: true }, /bi_data is true/],
   ];
   const gemma = familyFolder('decoder-gemma3', (f) => f, encoders);
   assert.throws(() => loadModel(gemma, { device: 'cpu' }), /use_bidirectional_attention is true/);
@@ -182,10 +184,10 @@ test('heads that a family has no use for are refused by the name of their class'
     ...[['longt5', 'LongT5ForTokenClassification'] as const, ['switch', 'SwitchForQuestionAnswering'] as const],
     ...[['t5gemma', 'T5GemmaForSequenceClassification'] as const, ['bart', 'BartForTokenClassification'] as const],
     ...[['marian', 'MarianForQuestionAnswering'] as const, ['mbart', 'MBartForCausalLM'] as const],
-    ['llama', 'LlamaForQuestionAnswering'] as const,
+    ...[['llama', 'LlamaForQuestionAnswering'] as const, ['xlnet', 'XLNetForQuestionAnswering'] as const],
   ];
   for (const [name, architecture] of refused) {
-    const of = name === 'llama' ? classifiers : pairs;
+    const of = name in pairs ? pairs : classifiers;
     const dir = familyFolder(name, (f) => ({ ...f, config: { ...f.config, architectures: [architecture] } }), of);
     assert.throws(
       () => loadModel(dir, { device: 'cpu' }),

@@ -21,6 +21,7 @@ import { MOBILE_BERT_FAMILIES } from './encoders/mobile-bert.js';
 import type { ModelKind, ModelRow } from './model-row.js';
 import { PICTURE_WRITER_FAMILIES } from './pictures/picture-writer.js';
 import { PICTURE_LANGUAGE_FAMILIES } from './pictures/picture-families.js';
+import { XLNET_FAMILIES } from './encoders/xlnet.js';
 import { ROTARY_BERT_FAMILIES } from './encoders/rotary-bert.js';
 import type { ModelFormat } from './files/source.js';
 import { SPECTROGRAM_FAMILIES } from './sound/spectrogram-transformer.js';
@@ -49,6 +50,7 @@ export const MODELS: readonly ModelRow[] = [
   ...CONV_BERT_FAMILIES,
   ...ROTARY_BERT_FAMILIES,
   ...DEBERTA_FAMILIES,
+  ...XLNET_FAMILIES,
   ...GGUF_ENCODERS,
   ...GGUF_T5,
   ...T5_FAMILIES,
