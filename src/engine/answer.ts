@@ -1,5 +1,5 @@
-// A request while it runs, and its answers: from rows of logits to tokens, at once, and from tokens to pieces of text,
-// while the next step runs; until something ends it.
+// An answer while it is written: from rows of logits to tokens, at once, and from tokens to pieces of text, while the
+// next step runs; until something ends it.
 import type { Tokenizer } from '../tokenizers/index.js';
 import { ArgumentError } from '../base/errors.js';
 import { Chooser, type DrawRule, NONE_LEFT, type RawLogprob, rawLogprobs } from './choose.js';
@@ -8,10 +8,11 @@ import type { DraftModel } from './draft.js';
 import type { Rows } from './executor.js';
 import type { GrammarCompiler, GrammarState } from './grammar/grammar.js';
 import { lookUp } from './lookup.js';
-import type { FinishReason, GenerationRequest, TokenLogprob, Usage } from './request.js';
+import type { FinishReason, TokenLogprob } from './request.js';
+import type { Request } from './running-request.js';
 import type { Item } from './scheduler.js';
 import type { Sequence } from './sequence.js';
-import { AnswerText, PieceDraft, type PieceSink, type TokenTexts } from './stream.js';
+import { AnswerText, PieceDraft, type TokenTexts } from './stream.js';
 
 export interface AnswerShared {
   readonly tokenizer: Tokenizer;
@@ -38,7 +39,7 @@ function likely(row: Float32Array, token: number, count: number): RawLogprob[] {
 
 export class Answer {
   readonly sequence: Sequence;
-  readonly request: Request;
+  readonly request: Request<Answer>;
   readonly choice: number;
   /** Nothing more is drawn. */
   finished = false;
@@ -65,7 +66,7 @@ export class Answer {
   #promptLogprobs: TokenLogprob[] | undefined;
   #aboutPrompt: readonly TokenLogprob[] | undefined;
 
-  constructor(sequence: Sequence, request: Request, choice: number, seed: number, shared: AnswerShared) {
+  constructor(sequence: Sequence, request: Request<Answer>, choice: number, seed: number, shared: AnswerShared) {
     const { asked } = request;
     this.sequence = sequence;
     this.request = request;
@@ -241,51 +242,5 @@ export class Answer {
     this.#closing?.abort();
     this.#state?.close();
     this.#state = undefined;
-  }
-}
-
-/** A request while it runs: its answers, where they go and its times. */
-export class Request {
-  readonly id: number;
-  readonly asked: GenerationRequest;
-  readonly answers: Answer[] = [];
-  readonly sink: PieceSink;
-  readonly #arrived = performance.now();
-  #begun: number | undefined;
-  #first: number | undefined;
-
-  constructor(id: number, asked: GenerationRequest, sink: PieceSink) {
-    this.id = id;
-    this.asked = asked;
-    this.sink = sink;
-  }
-  /** Its first tokens are computed. */
-  begin(now: number): void {
-    this.#begun ??= now;
-  }
-  /** Sends what its answers have gathered. */
-  flush(): void {
-    for (const answer of this.answers) answer.flush();
-    if (this.answers.some((a) => a.sequence.written > 0)) this.#first ??= performance.now();
-  }
-  get seconds(): number {
-    return (performance.now() - this.#arrived) / 1000;
-  }
-  end(error?: unknown): void {
-    this.flush();
-    this.sink.end(this.#usage(), error);
-  }
-  #usage(): Usage {
-    const now = performance.now();
-    const begun = this.#begun ?? now;
-    const first = this.#first ?? now;
-    return {
-      promptTokens: this.asked.prompt.length,
-      cachedTokens: this.answers[0].sequence.cached ?? 0,
-      tokens: this.answers.reduce((n, a) => n + a.shownTokens, 0),
-      queuedSeconds: (begun - this.#arrived) / 1000,
-      prefillSeconds: Math.max(0, first - begun) / 1000,
-      decodeSeconds: Math.max(0, now - first) / 1000,
-    };
   }
 }
