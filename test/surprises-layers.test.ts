@@ -611,6 +611,10 @@ test('convolutions refuse strides, paddings, dilations and groups where they are
   assert.throws(() => wrapped({ strides: 2 }), /unknown option "strides"/);
   assert.throws(() => new nn.ConvTranspose1d(4, 6, 3, { outputPadding: -1 }), /outputPadding -1 is not made of whole/);
   assert.throws(() => new nn.ConvTranspose1d(4, 6, 3, { padding: 'same' as never }), /paddings are a number or a list/);
+  assert.throws(() => new nn.MaxPool2d(2, { padding: -1 }), /MaxPool2d: padding .*-1.* is not made of whole numbers/);
+  assert.throws(() => new nn.MaxPool2d(2, { dilation: 0 }), /MaxPool2d: dilation .*0.* is not made of whole numbers/);
+  assert.throws(() => new nn.AdaptiveAvgPool2d(0), /AdaptiveAvgPool2d: size 0 is not made of whole numbers from 1/);
+  assert.throws(() => new nn.LayerNorm(3, { eps: '1' as never }), /LayerNorm: eps 1 is not a finite number from 0/);
 });
 
 test('a hook that looks on answers nothing; what is no tensor does not take a tensor’s place', () => {

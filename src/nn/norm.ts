@@ -12,6 +12,12 @@ import { ONE, ZERO } from './init.js';
 import { Layer } from './module.js';
 import type { VarBuilder } from './var-builder.js';
 
+/** What is added to a variance: a word of another kind would be told of only where the layer is used. */
+function epsOf(layer: string, eps: unknown): number {
+  if (typeof eps === 'number' && eps >= 0 && eps < Infinity) return eps;
+  throw new ArgumentError(`${layer}: eps ${String(eps)} is not a finite number from 0`);
+}
+
 /** How a norm over features is computed. */
 export interface NormConfig {
   /** Added to the variance; default 1e-5. */
@@ -43,7 +49,7 @@ export class LayerNorm extends Layer {
     super();
     const bySize = typeof first === 'number' || Array.isArray(first);
     const config = bySize ? ((second ?? {}) as LayerNormOptions) : given;
-    this.eps = config.eps ?? 1e-5;
+    this.eps = epsOf('LayerNorm', config.eps ?? 1e-5);
     this.removeMean = config.removeMean ?? true;
     if (!bySize) {
       this.weight = first as Tensor | undefined;
@@ -254,9 +260,7 @@ export class BatchNorm extends Layer {
     const options = (bySize ? (second ?? {}) : given) as BatchNormConfig & MakeOptions;
     requireOptions(new.target.name, options, ['eps', 'momentum', 'affine', ...(bySize ? MAKE_OPTIONS : [])]);
     const { momentum = 0.1, eps = 1e-5 } = options;
-    if (!(typeof eps === 'number' && eps >= 0 && eps < Infinity))
-      throw new ArgumentError(`${new.target.name}: eps ${String(eps)} is not a finite number from 0`);
-    this.eps = eps;
+    this.eps = epsOf(new.target.name, eps);
     // PyTorch's None, a mean over all batches so far, would be taken for the default.
     if (typeof momentum !== 'number' || !(momentum >= 0 && momentum <= 1))
       throw new ArgumentError(`${new.target.name}: momentum ${String(momentum)} is not a number from 0 to 1`);

@@ -1,4 +1,5 @@
 // Pools as layers: the largest or the mean of windows over lines, pictures and volumes.
+import { requireWhole } from '../ops/kernel-row.js';
 import { POOL_OPTIONS, poolArguments } from '../ops/window.js';
 import type { Tensor } from '../tensor/tensor.js';
 import { refuseMore } from './answers.js';
@@ -143,6 +144,7 @@ abstract class AdaptivePool extends Layer {
   protected abstract readonly op: string;
   constructor(size: Sizes) {
     super();
+    requireWhole(new.target.name, 'size', typeof size === 'number' ? [size] : size, 1);
     this.size = size;
   }
   override describe(): string {

@@ -82,6 +82,9 @@ export function poolArguments<O extends WindowOptions>(
   if (own !== undefined && isSizes(second)) throw new ArgumentError(`${op}: stride is given twice`);
   const kernel = sizesOf(op, 'kernel', size, rank, 1);
   const stride = sizesOf(op, 'stride', isSizes(second) ? second : (own ?? kernel), rank, 1);
+  const { padding, dilation } = options as WindowOptions;
+  if (padding !== undefined) sizesOf(op, 'padding', padding, rank, 0);
+  if (dilation !== undefined) sizesOf(op, 'dilation', dilation, rank, 1);
   return { kernel, stride, options: options as O };
 }
 /** The options of each kind of pool. */
