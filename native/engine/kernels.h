@@ -42,12 +42,18 @@ struct Pictures {
   int64_t H, W, h, w, kh, kw, sh, sw, ph, pw, dh, dw;
   int64_t result;  // from one picture's result to the next one's
 };
+// What a product to come reads, where it lies in one piece: small products ask for it while they multiply.
+struct Later {
+  const char* data = nullptr;
+  int64_t bytes = 0;
+};
 // out[m][n] (+)= a[m][k] b[k][n]; out is any strided matrix of the same dtype. Pictures take the place of b: each has a
 // matrix of its own in out, whose columns are neighbours.
 struct Product {
   int64_t m, n, k;
   Matrix a, b, out;
   const Pictures* pictures = nullptr;
+  Later later[2] = {};
 };
 typedef void (*MatmulFn)(const Product& p, bool accumulate);
 

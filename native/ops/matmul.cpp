@@ -6,6 +6,17 @@
 namespace wick {
 namespace {
 
+constexpr int64_t THREAD_WORK = 64 * 64 * 64;  // multiplications worth another thread
+
+// What a core's own cache keeps of two factors beside those at work.
+constexpr int64_t NEAR_BYTES = 256 << 10;
+
+// The elements of a matrix without gaps; 0 where there are any.
+int64_t inOnePiece(const Matrix& m, int64_t rows, int64_t columns) {
+  const bool dense = (m.column == 1 && m.row == columns) || (m.row == 1 && m.column == rows);
+  return dense ? rows * columns : 0;
+}
+
 // Batch dimensions were broadcast by the caller: all operands have one rank.
 Status bmm(const Call& c, const void*) {
   const Operand &x = c.in(0), &y = c.in(1), &out = c.out();
@@ -31,19 +42,27 @@ Status bmm(const Call& c, const void*) {
     matmul(p, false);
     return OK;
   }
+  const int64_t work = p.m * p.n * (p.k + 1);
+  const bool whole = count >= 2 * threadCount();
+  const int64_t read[2] = {inOnePiece(p.a, p.m, p.k) * bytes, inOnePiece(p.b, p.k, p.n) * bytes};
+  const bool near = whole && read[0] > 0 && read[1] > 0 && read[0] + read[1] <= NEAR_BYTES && work >= 2 * THREAD_WORK;
   auto one = [&](int64_t begin, int64_t end) {
     Walk walk(batch, out.shape, stride, 3, begin);
-    for (int64_t b = begin; b < end; b++, walk.next()) {
+    for (int64_t b = begin; b < end; b++) {
       Product q = p;
       q.a.data += walk.offset[0] * bytes;
       q.b.data += walk.offset[1] * bytes;
       q.out.data += walk.offset[2] * bytes;
+      walk.next();
+      if (near && b + 1 < end) {
+        q.later[0] = {p.a.data + walk.offset[0] * bytes, read[0]};
+        q.later[1] = {p.b.data + walk.offset[1] * bytes, read[1]};
+      }
       matmul(q, false);
     }
   };
   // Many products go to the threads whole; few are each split by the product itself.
-  const int64_t work = p.m * p.n * (p.k + 1);
-  if (count >= 2 * threadCount()) parallel(count, (64 * 64 * 64) / work + 1, one);
+  if (whole) parallel(count, THREAD_WORK / work + 1, one);
   else one(0, count);
   return OK;
 }

@@ -91,13 +91,13 @@ void dotColumns(const E* a, int64_t lda, const S* b, int64_t ldb, int64_t k, int
 
 // Rows of B are contiguous: sums of scaled rows, AT_ONCE at a time, over a stretch of columns. Rows of a power of two
 // meet in the same lines of a cache, so they are as many as its ways on cores that have few; a row's stretch is as long
-// as hardware needs to see that it goes on.
+// as hardware needs to see that it goes on. The rows after these are asked for meanwhile.
 #if defined(WICK_ISA_NEON)
 constexpr int AT_ONCE = 4;
 constexpr int64_t LONG_STRETCH = 8192;  // bytes of sums
 #else
 constexpr int AT_ONCE = 8;
-constexpr int64_t LONG_STRETCH = 2048;
+constexpr int64_t LONG_STRETCH = 16384;
 #endif
 template <class S, class E, int ROWS> WICK_FN void axpyRows(const E* a, const S* b, int64_t row, int64_t n, E* sums) {
   typedef Vec<E> V;
@@ -108,7 +108,12 @@ template <class S, class E, int ROWS> WICK_FN void axpyRows(const E* a, const S*
   for (; j + V::N <= n; j += V::N) {
     V v = V::load(sums + j);
 #pragma GCC unroll 8
-    for (int r = 0; r < ROWS; r++) v = mad(scale[r], load(b + r * row + j), v);
+    for (int r = 0; r < ROWS; r++) {
+#if !defined(WICK_ISA_NEON)
+      __builtin_prefetch(b + (ROWS + r) * row + j, 0, 2);
+#endif
+      v = mad(scale[r], load(b + r * row + j), v);
+    }
     v.store(sums + j);
   }
   for (; j < n; j++)

@@ -101,11 +101,31 @@ WICK_FN void smallest(int64_t rows, int64_t vectors, int64_t depth, const E* a, 
   narrowest<R, N>(vectors, depth, a, b, c, row, add, next, ahead);
 }
 
+// What the next product reads, in as many pieces as this one has tiles.
+class Pieces {
+  const char *at[2], *end[2];
+  int64_t each;
+
+ public:
+  Pieces(const wick::Later (&later)[2], int64_t tiles) {
+    constexpr int64_t LINE = 64;
+    each = ((later[0].bytes + later[1].bytes) / tiles / LINE + 1) * LINE;
+    for (int i = 0; i < 2; i++) at[i] = later[i].data, end[i] = at[i] + later[i].bytes;
+  }
+  const char* next(int64_t* bytes) {
+    const int i = at[0] < end[0] ? 0 : 1;
+    const char* const from = at[i];
+    *bytes = end[i] - from < each ? end[i] - from : each;
+    at[i] += *bytes;
+    return from;
+  }
+};
+
 // A packed block times packed panels into c of E, rows `row` apart and columns adjacent. Panels that are shared come
 // from further away than a core's own cache: the next one is asked for while this one is multiplied.
 template <class E>
 void blockTimesPanels(int64_t m, int64_t n, int64_t depth, const E* a, const E* b, E* c, int64_t row, bool add,
-                      bool shared) {
+                      bool shared, Pieces* later = nullptr) {
   constexpr int R = Tile<E>::ROWS, W = Tile<E>::VECTORS * Vec<E>::N, LINE = 64 / sizeof(E);
   const int64_t tiles = (m + R - 1) / R, ahead = shared ? (depth * W / LINE + tiles - 1) / tiles * LINE : 0;
   E edge[R * W];
@@ -121,7 +141,13 @@ void blockTimesPanels(int64_t m, int64_t n, int64_t depth, const E* a, const E* 
       const int64_t step = whole ? row : W;
       const bool adds = whole && add;
       const int64_t vectors = (columns + Vec<E>::N - 1) / Vec<E>::N;
-      smallest(rows, vectors, depth, ap, bp, to, step, adds, bp + W * depth + i / R * ahead, j + W < n ? ahead : 0);
+      const E* next = bp + W * depth + i / R * ahead;
+      int64_t asked = j + W < n ? ahead : 0;
+      if (later) {
+        next = reinterpret_cast<const E*>(later->next(&asked));
+        asked /= (int64_t)sizeof(E);
+      }
+      smallest(rows, vectors, depth, ap, bp, to, step, adds, next, asked);
       if (whole) continue;
       for (int64_t r = 0; r < rows; r++)
         for (int64_t q = 0; q < columns; q++) {

@@ -188,7 +188,8 @@ template <class S> void general(const Product& p, bool accumulate) {
   typedef typename ComputeOf<S>::type E;
   constexpr int64_t R = Tile<E>::ROWS, W = Tile<E>::VECTORS * Vec<E>::N;
   const S* a = reinterpret_cast<const S*>(p.a.data);
-  const int threads = p.m * p.n * p.k < SMALL_WORK ? 1 : wick::threadCount();
+  const bool followed = p.later[0].bytes + p.later[1].bytes > 0;  // by a product of the same thread
+  const int threads = followed || p.m * p.n * p.k < SMALL_WORK ? 1 : wick::threadCount();
   const int64_t depth = slabDepth<E>(p.k), slabs = (p.k + depth - 1) / depth;
   int64_t columns = least(roundUp(p.n, W), PANELS_BYTES / (int64_t)sizeof(E) / p.k / W * W);
   if (columns < W) columns = W;
@@ -198,6 +199,8 @@ template <class S> void general(const Product& p, bool accumulate) {
   int64_t rounds = (p.m + rows * threads - 1) / (rows * threads);
   rows = roundUp((p.m + rounds * threads - 1) / (rounds * threads), R);
   const int64_t tiles = (p.m + R - 1) / R, blocks = (p.m + rows - 1) / rows;
+
+  Pieces later(p.later, slabs * tiles * ((p.n + W - 1) / W));
 
   E* panels = static_cast<E*>(scratch(wick::SCRATCH_B, (size_t)columns * p.k * sizeof(E)));
   for (int64_t j0 = 0; j0 < p.n; j0 += columns) {
@@ -221,7 +224,8 @@ template <class S> void general(const Product& p, bool accumulate) {
           for (int64_t i = 0; i < m; i += R)
             packPanel<S, E, (int)R>(a + (i0 + i) * p.a.row + k0 * p.a.column, p.a.row, p.a.column, least(m - i, R), d,
                                     block + i * d);
-          blockTimesPanels(m, n, d, block, panels + k0 * width, to.c, to.row, to.adds(s > 0), true);
+          blockTimesPanels(m, n, d, block, panels + k0 * width, to.c, to.row, to.adds(s > 0), true,
+                           followed ? &later : nullptr);
         }
         to.finish();
       }
