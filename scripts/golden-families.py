@@ -691,6 +691,7 @@ SEGMENTED = dict(num_encoder_blocks=2, hidden_sizes=[8, 16], depths=[1, 2], patc
                  num_attention_heads=[1, 2], sr_ratios=[2, 1], mlp_ratios=[2, 2], num_labels=3)
 VISION = {
     AutoModel: {
+        'vit_mae': ('vit_mae', dict(PLAIN, mask_ratio=0.0, hidden_act='relu')),  # the oracle is to see all
         'vit_msn': ('vit_msn', PLAIN), 'deit': ('deit', PLAIN), 'dinov2': ('dinov2', DINO), 'beit': ('beit', PLAIN),
         'swin': ('swin', {**SWIN, 'image_size': 28, 'window_size': 5}),
         'swinv2': ('swinv2', {**SWIN, 'image_size': 28, 'window_size': 5}),
@@ -749,8 +750,10 @@ def vision_answers(model, _, seed):
     # DINOv2 takes pictures of other sizes, too.
     tall = 10 if re.search('dinov[23]',  model.config.model_type) and not hasattr(model, 'classifier') else 0
     pixels = torch.randn(2, 3, side + tall, side, generator=g)
+    # Patches in their own order.
+    noise = {'noise': torch.arange(16.0).expand(2, 16)} if model.config.model_type == 'vit_mae' else {}
     with torch.no_grad():
-        out = model(pixels)
+        out = model(pixels, **noise)
     found = {'pixels': pixels}
     if 'logits' in out:
         found['logits'] = out.logits

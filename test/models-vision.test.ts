@@ -76,6 +76,28 @@ test('transformers writes the layers of vision models by other names, too', () =
     }),
   ));
 
+test("a masked autoencoder's folder is read without the half that draws", () =>
+  scope(() =>
+    noGrad(() => {
+      const drawing = { 'decoder.mask_token': [[1, 1, 24], 1, 1, 0], 'decoder.decoder_pred.bias': [[75], 2, 1, 0] };
+      const folder = familyFolder(
+        'vit_mae',
+        ({ config, tensors }) => ({
+          config: { ...config, mask_ratio: 0.75, decoder_hidden_size: 24, architectures: ['ViTMAEForPreTraining'] },
+          tensors: {
+            ...Object.fromEntries(Object.entries(tensors).map(([key, t]) => [`vit.${key}`, t])),
+            ...(drawing as unknown as typeof tensors),
+          },
+        }),
+        seeing,
+      );
+      const { model } = loadModel<VisionModel>(folder, { kind: 'vision', device: 'cpu' });
+      const [pixels, want] = ['pixels', 'hidden'].map((key) => answerOf('vit_mae', key, 'vision'));
+      assert.ok(model.hidden(pixels).sub(want).abs().max().item() <= 1e-4 * want.abs().max().item());
+      model.dispose();
+    }),
+  ));
+
 test('pictures and configs that vision models do not serve are refused by name', () => {
   const pixels = zeros([1, 1, 20, 20], { device: 'cpu' });
   assert.throws(

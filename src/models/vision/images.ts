@@ -146,7 +146,7 @@ const DETR: Processor = { ...PLAIN, colours: IMAGENET, pads: true, whole: true, 
 export const PROCESSORS: Readonly<Record<string, Processor>> = {
   CLIP: { ...CLIP, models: ['clip'] },
   Bit: { ...CLIP, models: ['dinov2'] },
-  ViT: { ...PLAIN, models: ['vit', 'vit_msn', 'swin', 'swinv2'] },
+  ViT: { ...PLAIN, models: ['vit', 'vit_msn', 'vit_mae', 'swin', 'swinv2'] },
   Siglip: { ...PLAIN, resample: 3, square: false, models: ['siglip'] },
   DeiT: { ...PLAIN, size: square(256), resample: 3, crop: 224, crops: true, models: ['deit'] },
   Beit: { ...PLAIN, resample: 3, crop: 224, models: ['beit', 'data2vec-vision'] },

@@ -1,5 +1,5 @@
-// Vision transformers: an image in patches, a class token, blocks. ViT (MSN's, too), DeiT (a token more), DINOv2
-// (factors, pictures of any size), BEiT (scores by distance); the vision halves of CLIP and SigLIP share parts.
+// Vision transformers: an image in patches, a class token, blocks. ViT (MSN's and MAE's, too), DeiT (a token more),
+// DINOv2 (factors, pictures of any size), BEiT (scores by distance); the vision halves of CLIP and SigLIP share parts.
 import { ArgumentError, UnsupportedError } from '../../base/errors.js';
 import { activation } from '../../nn/activation.js';
 import { type Conv2d, conv2d, type LayerNorm, layerNorm, type Linear, linear } from '../../nn/layers.js';
@@ -139,6 +139,8 @@ const BEIT: VitKind = {
 const KINDS: Readonly<Record<string, VitKind>> = {
   vit: { prefix: 'vit', tokens: ['cls_token'], names: VIT_NAMES },
   vit_msn: { prefix: 'vit', tokens: ['cls_token'], names: VIT_NAMES, eps: 1e-6 },
+  // All patches are seen: hiding some is a matter of training, and so is what draws them again.
+  vit_mae: { prefix: 'vit', tokens: ['cls_token'], names: VIT_NAMES },
   deit: { prefix: 'deit', tokens: ['cls_token', 'distillation_token'], names: VIT_NAMES },
   dinov2: DINO,
   dinov2_with_registers: { ...DINO, prefix: 'dinov2_with_registers', stretches: 'smoothed' },
@@ -276,12 +278,19 @@ function ignoreSegmentation(c: Config): void {
   c.ignore('pool_scales', 'semantic_loss_ignore_index', 'use_auxiliary_head', 'use_mask_token', 'vocab_size');
 }
 
+function ignoreDrawing(c: Config, source: ModelSource): void {
+  c.ignore('mask_ratio', 'norm_pix_loss', 'decoder_hidden_size', 'decoder_intermediate_size');
+  c.ignore('decoder_num_attention_heads', 'decoder_num_hidden_layers');
+  source.ignore(/^decoder\./);
+}
+
 /** What a config says of a family's network, and how it is made. */
 function readVit(c: Config, source: ModelSource, type: string): { readonly config: VitConfig; readonly kind: VitKind } {
   ignoreStages(c);
   const beit = type === 'beit' || type === 'data2vec-vision';
   if (beit) ignoreSegmentation(c);
   c.ignore('use_mask_token');
+  if (type === 'vit_mae') ignoreDrawing(c, source);
   source.ignore(/(^|\.)embeddings\.mask_token$|\.relative_position_index$/);
   const kind: VitKind = beit && c.flag('use_mean_pooling', true) ? { ...KINDS[type], pools: 'mean' } : KINDS[type];
   const width = c.count('hidden_size');
