@@ -73,6 +73,7 @@ const RANGES: readonly Range[] = [
     says: 'a whole number from 1',
     holds: (v) => Number.isInteger(v) && v >= 1,
   },
+  { named: /^partial_rotary_factor$/, says: 'a number from 0 to 1', holds: (v) => v >= 0 && v <= 1 },
   { named: /_token_id$/, says: 'a whole number', holds: Number.isInteger },
 ];
 

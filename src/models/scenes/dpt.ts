@@ -1,5 +1,5 @@
 // DPT: the layers of a vision transformer, fused from coarse to fine, become distances or classes of places.
-import { UnsupportedError } from '../../base/errors.js';
+import { FormatError, UnsupportedError } from '../../base/errors.js';
 import { type Conv2d, conv2d } from '../../nn/layers.js';
 import { type BatchNorm, batchNorm } from '../../nn/norm.js';
 import type { VarBuilder } from '../../nn/var-builder.js';
@@ -42,6 +42,9 @@ function dptBody(c: Config, source: ModelSource): DptBody {
     (c.has('backbone_out_indices') ? c.numbers('backbone_out_indices') : [2, 5, 8, 11])
       .map((i) => i + 1)
       .sort((a, b) => a - b);
+  const layers = outside ? Infinity : own.count('num_hidden_layers', 12);
+  if (out.some((i) => !Number.isInteger(i) || i < 0 || i > layers))
+    throw new FormatError(`${c.where}: backbone_out_indices are ${out.map((i) => i - 1)} of ${layers} layers`);
   const config = fusedConfig(c, own.count('hidden_size'), out);
   const normed = c.flag('use_batch_norm_in_fusion_residual', false);
   const biased = c.json.use_bias_in_fusion_residual ?? !normed;
