@@ -328,13 +328,13 @@ export function soundHead(c: Config, source: ModelSource, layers: number): Sound
   };
   const weighted = c.flag('use_weighted_layer_sum', false);
   c.ignore('classifier_proj_size');
-  const shares = weighted && source.has('layer_weights') ? vb.get([layers + 1], 'layer_weights') : undefined;
+  const classifies = source.has('classifier.weight') && source.has('projector.weight');
+  const shares = weighted && classifies ? vb.get([layers + 1], 'layer_weights') : undefined;
   return {
     ...(source.has('lm_head.weight') && { letters: product('lm_head') }),
-    ...(source.has('classifier.weight') &&
-      source.has('projector.weight') && {
-        classes: { narrow: product('projector'), out: product('classifier'), ...(shares && { shares }) },
-      }),
+    ...(classifies && {
+      classes: { narrow: product('projector'), out: product('classifier'), ...(shares && { shares }) },
+    }),
     labels: Object.values((c.get('id2label') ?? {}) as Record<string, string>),
   };
 }
