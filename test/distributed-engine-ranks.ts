@@ -107,6 +107,22 @@ export async function wrongCalls(g: Group): Promise<string[]> {
   return said;
 }
 
+/** A model that rank 0 disposes of, its engine at rest or in the middle of a step, as the last thing it does. */
+export async function disposedOf(g: Group, when: 'at rest' | 'writing'): Promise<string> {
+  const model = await LanguageModel.load(builtinModel, { device: 'cpu', shard: g });
+  model.engine({ contextTokens: 32 });
+  if (!g.first) await model.follow();
+  else {
+    if (when === 'writing') {
+      const reply = model.reply('Once', { maxTokens: 20 });
+      reply.done.catch(() => {}); // that it ends is not what is asked here
+      await new Promise((r) => setImmediate(r));
+    }
+    model.dispose();
+  }
+  return when;
+}
+
 /** A step that fails on one rank, as if its device had gone. */
 export async function failingStep(g: Group, which: number): Promise<string> {
   const model = await LanguageModel.load(builtinModel, { device: 'cpu', shard: g });

@@ -60,6 +60,11 @@ test('calls that do not fit the rank are refused', async () => {
   assert.throws(() => ranksOf({ shard: { group }, stage: { group } } as never), /give all ranks together as `ranks`/);
 });
 
+test('a model that is disposed of at last lets the other ranks go, whatever its engine is doing', async () => {
+  for (const when of ['at rest', 'writing'])
+    assert.deepEqual(await runLocal(2, ranks, 'disposedOf', { data: when, timeoutMs: 20_000 }), [when, when]);
+});
+
 for (const [which, sentence] of [
   [0, /said: rank 0 of 2: a step of the engine failed: the device has gone; ranks that share a model end together/],
   [1, /wick: rank 0 of 2 ends: rank 1 failed in a step of the engine: the device has gone/],

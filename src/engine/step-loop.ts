@@ -70,10 +70,10 @@ export class StepLoop {
   get idle(): boolean {
     return !this.#busy && !this.#flying;
   }
-  /** Ends after the step that is under way. */
-  async stop(): Promise<void> {
+  /** Ends after the step that is under way; undefined where there is none. */
+  stop(): Promise<void> | undefined {
     this.#stopped = true;
-    await this.#loop;
+    return this.#loop;
   }
   /** Goes on until nothing is left to do. */
   start(): void {

@@ -168,7 +168,8 @@ export class TextEngine implements Engine {
     if (this.#disposed) return;
     this.#live.cancelAll();
     this.#disposed = true;
-    await this.#loop.stop();
+    const underWay = this.#loop.stop();
+    if (underWay) await underWay; // an engine at rest gives its memory back, and tells its ranks, before this returns
     this.#executor.dispose();
     this.#shared.draft?.dispose();
     await this.#shared.grammars.dispose();
