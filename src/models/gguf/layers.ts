@@ -34,7 +34,8 @@ export function ropesByKind(m: Metadata, c: Json, unsaid?: number): { readonly r
 export function partialRopesByKind(m: Metadata, c: Json): Json {
   const { full_attention: full, sliding_attention: slid } = ropesByKind(m, c).rope_parameters;
   const turned = m.number('rope.dimension_count', c.head_dim);
-  const share = (n: number): number => (n + 1e-6) / c.head_dim;
+  // A little more than the quotient, so that rounding takes no pair away.
+  const share = (n: number): number => (n === c.head_dim ? 1 : (n + 1e-6) / c.head_dim);
   return {
     rope_parameters: {
       full_attention: { ...full, partial_rotary_factor: share(turned) },
