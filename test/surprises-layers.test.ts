@@ -413,8 +413,8 @@ const IGNORED: Readonly<Record<string, readonly [() => unknown, RegExp]>> = {
     /^GradScaler: unknown option "init_scale"/,
   ],
   "Upsample({ scale: 2, mode: 'cubic' })": [
-    () => new nn.Upsample({ scale: 2, mode: 'cubic' as never }).forward(zeros([1, 1, 2, 2])),
-    /interpolate: unknown mode "cubic"/,
+    () => new nn.Upsample({ scale: 2, mode: 'cubic' as never }),
+    /Upsample: unknown mode "cubic"/,
   ],
   'Upsample({ scaleFactor: 2 })': [
     () => new nn.Upsample({ scaleFactor: 2 } as never),
@@ -615,6 +615,29 @@ test('convolutions refuse strides, paddings, dilations and groups where they are
   assert.throws(() => new nn.MaxPool2d(2, { dilation: 0 }), /MaxPool2d: dilation .*0.* is not made of whole numbers/);
   assert.throws(() => new nn.AdaptiveAvgPool2d(0), /AdaptiveAvgPool2d: size 0 is not made of whole numbers from 1/);
   assert.throws(() => new nn.LayerNorm(3, { eps: '1' as never }), /LayerNorm: eps 1 is not a finite number from 0/);
+  assert.throws(() => new nn.RmsNorm(3, { eps: -1 }), /RmsNorm: eps -1 is not a finite number from 0/);
+  assert.throws(() => new nn.RmsNorm(0), /RmsNorm: size 0 is not made of whole numbers from 1/);
+  assert.throws(() => new nn.GroupNorm(1, 2, { eps: NaN }), /GroupNorm: eps NaN is not a finite number from 0/);
+  assert.throws(() => new nn.InstanceNorm2d(2, { eps: -1 }), /InstanceNorm2d: eps -1 is not a finite number from 0/);
+  assert.throws(() => new nn.PixelShuffle(0), /PixelShuffle: factor 0 is not made of whole numbers from 1/);
+  assert.throws(() => new nn.PixelUnshuffle(1.5), /PixelUnshuffle: factor 1.5 is not made of whole numbers from 1/);
+  assert.throws(() => new nn.ChannelShuffle(0), /ChannelShuffle: groups 0 is not made of whole numbers from 1/);
+  assert.throws(() => new nn.Upsample({ scale: 2, alignCorners: true }), /Upsample: alignCorners is for linear/);
+  assert.throws(() => new nn.MultiheadAttention(4, 2, { dropout: 1 }), /MultiheadAttention: probability 1 is not in/);
+});
+test('attention of many heads names what does not fit', () => {
+  const attention = new nn.MultiheadAttention(4, 2, { kdim: 6 });
+  const [q, k, v] = [zeros([2, 3, 4]), zeros([2, 5, 6]), zeros([2, 5, 4])];
+  const refused = (said: RegExp, ...given: Parameters<typeof attention.forward>): void =>
+    assert.throws(() => attention.forward(...given), said);
+  refused(/key \[2, 3, 4\] is not \(batch, time, width\) of a width of 6/, q);
+  refused(/query \[2, 3, 4\], key \[2, 5, 6\] and value \[2, 3, 4\] are not of one batch/, q, k, q);
+  refused(/mask \[3, 4\] does not fit \(batch, heads, queries, keys\) \[2, 2, 3, 5\]/, q, k, v, {
+    mask: zeros([3, 4]),
+  });
+  refused(/keyPadding \[3, 2\] is not \(batch, keys\) \[2, 5\]/, q, k, v, { keyPadding: zeros([3, 2]) });
+  for (const mask of [zeros([3, 5]), zeros([2, 3, 5]), zeros([1, 2, 3, 5]), zeros([5])])
+    assert.deepEqual(attention.forward(q, k, v, { mask }).shape, [2, 3, 4]);
 });
 
 test('a hook that looks on answers nothing; what is no tensor does not take a tensor’s place', () => {

@@ -3,7 +3,7 @@ import { ArgumentError, ShapeError } from '../base/errors.js';
 import { formatShape } from '../base/shape.js';
 import { requireOptions, requireWhole } from '../ops/kernel-row.js';
 import type { Tensor } from '../tensor/tensor.js';
-import { dropout } from './dropout.js';
+import { dropout, shareOf } from './dropout.js';
 import { builderOf, MAKE_OPTIONS, type MakeOptions, within } from './fresh.js';
 import { uniform, xavier, ZERO } from './init.js';
 import { Linear } from './linear.js';
@@ -64,8 +64,9 @@ export class MultiheadAttention extends Module {
       throw new ArgumentError(`MultiheadAttention: a width of ${width} does not divide into ${heads} heads`);
     this.width = width;
     this.heads = heads;
-    this.dropout = options.dropout ?? 0;
+    this.dropout = shareOf('MultiheadAttention', options.dropout ?? 0);
     const { bias = true, kdim = width, vdim = width } = options;
+    requireWhole('MultiheadAttention', 'kdim and vdim', [kdim, vdim], 1);
     const vb = builderOf(options);
     if (kdim === width && vdim === width) this.inProjWeight = vb.get([3 * width, width], 'in_proj_weight', xavier());
     else {
@@ -98,9 +99,19 @@ export class MultiheadAttention extends Module {
     withWeights = true,
   ): { readonly output: Tensor; readonly weights: Tensor | undefined } {
     requireOptions('MultiheadAttention', options, ['causal', 'mask', 'keyPadding']);
-    for (const [what, t] of Object.entries({ query, key, value }))
-      if (t.rank !== 3)
-        throw new ShapeError(`MultiheadAttention: ${what} ${formatShape(t.shape)} is not (batch, time, width)`);
+    const given = { query, key, value };
+    for (const [i, [what, t]] of Object.entries(given).entries())
+      if (t.rank !== 3 || t.shape[2] !== this.#widthOf(i))
+        throw new ShapeError(
+          `MultiheadAttention: ${what} ${formatShape(t.shape)} is not (batch, time, width) of a width of ` +
+            `${this.#widthOf(i)}`,
+        );
+    const [batch] = query.shape;
+    if (key.shape[0] !== batch || value.shape[0] !== batch || key.shape[1] !== value.shape[1])
+      throw new ShapeError(
+        `MultiheadAttention: query ${formatShape(query.shape)}, key ${formatShape(key.shape)} and value ` +
+          `${formatShape(value.shape)} are not of one batch, with a value for each key`,
+      );
     const [q, k, v] = [query, key, value].map((t, i) => this.#heads(this.#project(t, i)));
     const mask = this.#mask(q, k, options);
     const plain = withWeights || (this.dropout > 0 && this.training);
@@ -115,9 +126,16 @@ export class MultiheadAttention extends Module {
     const kept = this.training ? dropout(weights, this.dropout) : weights;
     return { output: this.#joined(kept.matmul(v)), weights };
   }
+  /** The own product of queries, keys or values, where there is one. */
+  #own(i: number): Tensor | undefined {
+    return [this.qProjWeight, this.kProjWeight, this.vProjWeight][i];
+  }
+  #widthOf(i: number): number {
+    return this.#own(i)?.shape[1] ?? this.width;
+  }
   #project(x: Tensor, i: number): Tensor {
     const { width } = this;
-    const own = [this.qProjWeight, this.kProjWeight, this.vProjWeight][i];
+    const own = this.#own(i);
     const weight = own ?? (this.inProjWeight as Tensor).narrow(0, i * width, width);
     const y = x.matmul(weight.t());
     return this.inProjBias ? y.add(this.inProjBias.narrow(0, i * width, width)) : y;
@@ -134,11 +152,22 @@ export class MultiheadAttention extends Module {
   /** One mask for (batch, heads, queries, keys) out of those given. */
   #mask(q: Tensor, k: Tensor, { mask, keyPadding }: AttendOptions): Tensor | undefined {
     const wide = mask && (mask.rank === 3 ? mask.unsqueeze(1) : mask);
-    const sized = wide?.broadcastTo([q.shape[0], this.heads, q.shape[2], k.shape[2]]);
+    const whole = [q.shape[0], this.heads, q.shape[2], k.shape[2]];
+    if (wide && !(wide.rank <= 4 && wide.shape.every((n, i) => n === 1 || n === whole[4 - wide.rank + i])))
+      throw new ShapeError(
+        `MultiheadAttention: mask ${formatShape((mask as Tensor).shape)} does not fit (batch, heads, queries, keys) ` +
+          formatShape(whole),
+      );
+    if (keyPadding && keyPadding.shape.join() !== [whole[0], whole[3]].join())
+      throw new ShapeError(
+        `MultiheadAttention: keyPadding ${formatShape(keyPadding.shape)} is not (batch, keys) ` +
+          formatShape([whole[0], whole[3]]),
+      );
+    const sized = wide?.broadcastTo(whole);
     const unseen = keyPadding?.ne(0).reshape([q.shape[0], 1, 1, k.shape[2]]);
     if (!unseen) return sized;
     const padded = unseen.where(q.newFull([], -Infinity), q.newFull([], 0));
-    if (!sized) return padded.broadcastTo([q.shape[0], this.heads, q.shape[2], k.shape[2]]);
+    if (!sized) return padded.broadcastTo(whole);
     const added = isTruth(sized) ? sized.ne(0).where(q.newFull([], 0), q.newFull([], -Infinity)) : sized;
     return added.add(padded);
   }

@@ -6,6 +6,12 @@ import { Generator } from '../tensor/random.js';
 import type { Tensor } from '../tensor/tensor.js';
 import { Layer } from './module.js';
 
+/** The share of elements that a layer leaves out. */
+export function shareOf(layer: string, p: unknown): number {
+  if (typeof p === 'number' && p >= 0 && p < 1) return p;
+  throw new ArgumentError(`${layer}: probability ${String(p)} is not in [0, 1)`);
+}
+
 /** Each element is 0 with probability p while training, and the others are divided by 1 - p. */
 export class Dropout extends Layer {
   /** The share of elements that become zero while training. */
@@ -14,11 +20,9 @@ export class Dropout extends Layer {
   readonly generator: Generator | undefined;
   constructor(p = 0.5, generator?: Generator) {
     super();
-    if (!(typeof p === 'number' && p >= 0 && p < 1))
-      throw new ArgumentError(`Dropout: probability ${String(p)} is not in [0, 1)`);
+    this.p = shareOf('Dropout', p);
     if (generator !== undefined && !(generator instanceof Generator))
       throw new ArgumentError(`Dropout: ${String(generator)} stands where a Generator does; nothing is done in place`);
-    this.p = p;
     this.generator = generator;
   }
   override describe(): string {

@@ -114,11 +114,12 @@ export class RmsNorm extends Layer {
     if (typeof first === 'number') {
       const options = second as Pick<NormConfig, 'eps'> & MakeOptions;
       requireOptions('RmsNorm', options, ['eps', ...MAKE_OPTIONS]);
+      requireWhole('RmsNorm', 'size', [first], 1);
+      this.eps = epsOf('RmsNorm', options.eps ?? 1e-5);
       this.weight = builderOf(options).get([first], 'weight', ONE);
-      this.eps = options.eps ?? 1e-5;
     } else {
       this.weight = first;
-      this.eps = typeof second === 'number' ? second : 1e-5;
+      this.eps = epsOf('RmsNorm', typeof second === 'number' ? second : 1e-5);
     }
   }
   override describe(): string {
@@ -163,7 +164,8 @@ export class GroupNorm extends Layer {
       this.weight = first;
       this.bias = second as Tensor | undefined;
       this.groups = third as number;
-      this.eps = eps;
+      this.eps = epsOf(new.target.name, eps);
+      requireWhole(new.target.name, 'groups', [this.groups], 1);
       return;
     }
     const options = (third ?? {}) as GroupNormOptions;
@@ -172,7 +174,7 @@ export class GroupNorm extends Layer {
     if ((second as number) % first !== 0)
       throw new ArgumentError(`GroupNorm: ${second as number} channels do not divide into ${first} groups`);
     this.groups = first;
-    this.eps = options.eps ?? 1e-5;
+    this.eps = epsOf(new.target.name, options.eps ?? 1e-5);
     if (!(options.affine ?? true)) return;
     const vb = builderOf(options);
     this.weight = vb.get([second as number], 'weight', ONE);

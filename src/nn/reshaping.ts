@@ -2,8 +2,8 @@
 import { ArgumentError, ShapeError } from '../base/errors.js';
 import { formatShape } from '../base/shape.js';
 import type { PadMode } from '../ops/functional.js';
-import type { InterpolateOptions } from '../ops/image.js';
-import { requireOptions } from '../ops/kernel-row.js';
+import { type InterpolateOptions, requireMode } from '../ops/image.js';
+import { requireOptions, requireWhole } from '../ops/kernel-row.js';
 import type { Sizes } from '../ops/window.js';
 import type { Tensor } from '../tensor/tensor.js';
 import { Layer } from './module.js';
@@ -107,6 +107,7 @@ export class PixelShuffle extends Layer {
   readonly factor: number;
   constructor(factor: number) {
     super();
+    requireWhole(new.target.name, 'factor', [factor], 1);
     this.factor = factor;
   }
   override describe(): string {
@@ -134,6 +135,7 @@ export class Upsample extends Layer {
     requireOptions('Upsample', options, ['size', 'scale', 'mode', 'alignCorners']);
     if ((options.size === undefined) === (options.scale === undefined))
       throw new ArgumentError('Upsample: give either { size } or { scale }');
+    requireMode('Upsample', options);
     this.options = options;
   }
   override describe(): string {
@@ -163,6 +165,7 @@ export class ChannelShuffle extends Layer {
   readonly groups: number;
   constructor(groups: number) {
     super();
+    requireWhole('ChannelShuffle', 'groups', [groups], 1);
     this.groups = groups;
   }
   override describe(): string {

@@ -6,7 +6,7 @@ import { requireOptions, requireWhole } from '../ops/kernel-row.js';
 import { cat, stack, tensor, zeros } from '../tensor/create.js';
 import { Tensor } from '../tensor/tensor.js';
 import { refuseMore } from './answers.js';
-import { dropout } from './dropout.js';
+import { dropout, shareOf } from './dropout.js';
 import { builderOf, MAKE_OPTIONS, type MakeOptions } from './fresh.js';
 import { uniform } from './init.js';
 import { Module } from './module.js';
@@ -150,10 +150,8 @@ abstract class Recurrent<S extends GruState> extends Module {
     this.hidden = hidden;
     this.layers = options.layers ?? 1;
     this.bidirectional = options.bidirectional ?? false;
-    this.dropout = options.dropout ?? 0;
+    this.dropout = shareOf(new.target.name, options.dropout ?? 0);
     requireWhole(new.target.name, 'sizes and layers', [first, hidden, this.layers], 1);
-    if (!(this.dropout >= 0 && this.dropout < 1))
-      throw new ArgumentError(`${new.target.name}: probability ${this.dropout} is not in [0, 1)`);
     const vb = builderOf(options);
     for (let layer = 0; layer < this.layers; layer++)
       for (const back of this.bidirectional ? [false, true] : [false]) {

@@ -130,6 +130,13 @@ function resized(x: Tensor, d: number, out: number, taps: Taps): Tensor {
 
 const LINEAR: Readonly<Record<string, number>> = { linear: 1, bilinear: 2, trilinear: 3, bicubic: 2 };
 
+/** A mode that there is, and corners that stay only where that means something. */
+export function requireMode(op: string, { mode = 'nearest', alignCorners = false }: InterpolateOptions): void {
+  if (!MODES.includes(mode))
+    throw new ArgumentError(`${op}: unknown mode ${JSON.stringify(mode)}; known are ${MODES.join(', ')}`);
+  if (alignCorners && LINEAR[mode] === undefined)
+    throw new ArgumentError(`${op}: alignCorners is for linear and cubic modes, not ${mode}`);
+}
 function interpolateOf(x: Tensor, o: InterpolateOptions): Tensor {
   const op = 'interpolate';
   requireOptions(op, o, ['size', 'scale', 'mode', 'alignCorners', 'antialias']);
@@ -138,14 +145,11 @@ function interpolateOf(x: Tensor, o: InterpolateOptions): Tensor {
   const rank = x.rank - 2;
   if (rank < 1 || rank > 3)
     throw new ShapeError(`${op}: input ${formatShape(x.shape)} must have a batch, channels and 1 to 3 dimensions`);
-  if (!MODES.includes(mode))
-    throw new ArgumentError(`${op}: unknown mode ${JSON.stringify(mode)}; known are ${MODES.join(', ')}`);
+  requireMode(op, o);
   if (LINEAR[mode] !== undefined && LINEAR[mode] !== rank)
     throw new ArgumentError(
       `${op}: mode ${mode} is for ${LINEAR[mode]} dimensions, ${formatShape(x.shape)} has ${rank}`,
     );
-  if (alignCorners && LINEAR[mode] === undefined)
-    throw new ArgumentError(`${op}: alignCorners is for linear and cubic modes, not ${mode}`);
   if (antialias && mode !== 'bilinear' && mode !== 'bicubic')
     throw new ArgumentError(`${op}: antialias is for bilinear and bicubic, not ${mode}`);
   if ((o.size === undefined) === (o.scale === undefined)) throw new ArgumentError(`${op}: takes either size or scale`);
