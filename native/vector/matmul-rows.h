@@ -25,8 +25,8 @@ template <class E> WICK_FN E sumHalves(Vec<E> v) {
   return v.r[0];
 }
 
-// A vector of B, whose columns lie one behind the other: what comes some tiles later is asked for now. Columns are too
-// short, and sums between them too long, for hardware to see how it goes on.
+// Loads a vector of B and prefetches what lies AHEAD of it. Columns follow each other in memory, but each is too short,
+// and the sums between two of them take too long, for the hardware's own prefetcher to see the pattern.
 template <class S> WICK_FN auto loadOnward(const S* from) {
   constexpr int64_t AHEAD = 4096;  // bytes
   __builtin_prefetch(reinterpret_cast<const char*>(from) + AHEAD);

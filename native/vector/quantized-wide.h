@@ -1,5 +1,5 @@
 // One row of activations with AVX-512: two chunks a vector. Sums meet in the same order as with shorter vectors.
-// Included by quantized.cpp.
+// Included by quantized-row.h.
 
 WICK_FN __m512i twice(const void* p) { return _mm512_broadcast_i64x4(_mm256_loadu_si256((const __m256i*)p)); }
 WICK_FN __m512i wideEach(char b) { return _mm512_set1_epi8(b); }
