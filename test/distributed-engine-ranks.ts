@@ -107,7 +107,7 @@ export async function wrongCalls(g: Group): Promise<string[]> {
   return said;
 }
 
-/** A model that rank 0 disposes of, its engine at rest or in the middle of a step, as the last thing it does. */
+/** Rank 0 disposes of its model as the last thing it does, with the engine at rest or in the middle of a step. */
 export async function disposedOf(g: Group, when: 'at rest' | 'writing'): Promise<string> {
   const model = await LanguageModel.load(builtinModel, { device: 'cpu', shard: g });
   model.engine({ contextTokens: 32 });

@@ -195,3 +195,13 @@ export async function events(response: Answered): Promise<{ event?: string; data
       return { ...(event !== undefined && { event }), data: /^data: (.*)$/m.exec(frame)?.[1] ?? '' };
     });
 }
+
+/** What scripted engines write: a text in two pieces, and reasoning with a call of a tool of these parameters. */
+export const hello = { answer: () => ['Hel', 'lo'] };
+export const CALL = [
+  '<think>hm</think>',
+  'Now ',
+  '<tool_call>{"name": "weather", "arguments": {"city": ',
+  '"Rome"}}</tool_call>',
+];
+export const parameters = { type: 'object', properties: { city: { type: 'string' } } };

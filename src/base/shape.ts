@@ -42,7 +42,7 @@ export function checkShape(op: string, shape: Shape): void {
 }
 const MOST_ELEMENTS = 2 ** 50;
 /** What stands where a number should, without asking it to turn itself into one. */
-const said = (v: unknown): string =>
+export const said = (v: unknown): string =>
   typeof v === 'number' ? String(v) : typeof v === 'string' ? JSON.stringify(v) : v === null ? 'null' : typeof v;
 
 /** A dimension argument, negative from the end; `extra` 1 allows the place after the last (unsqueeze, stack). */

@@ -20,5 +20,5 @@ if (typeof f !== 'function')
   throw new ArgumentError(`runLocal: ${start.module} exports no function ${JSON.stringify(start.function)}`);
 const answer: unknown = await f(world, start.data);
 parentPort?.postMessage(answer);
-// Not closed: what ends a turn later, such as an engine that was disposed of, still has to tell the others.
+// Not closed: an engine that was just disposed of may end a turn later, and has to tell the other ranks then.
 start.port.unref();

@@ -70,7 +70,7 @@ export class StepLoop {
   get idle(): boolean {
     return !this.#busy && !this.#flying;
   }
-  /** Ends after the step that is under way; undefined where there is none. */
+  /** Takes no further step. Resolves when the one under way has ended; undefined where there is none to wait for. */
   stop(): Promise<void> | undefined {
     this.#stopped = true;
     return this.#loop;

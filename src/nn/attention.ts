@@ -1,9 +1,9 @@
 // Attention of many heads, with PyTorch's parameters and names.
 import { ArgumentError, ShapeError } from '../base/errors.js';
 import { formatShape } from '../base/shape.js';
-import { requireOptions, requireWhole } from '../ops/kernel-row.js';
+import { requireOptions, requireShare, requireWhole } from '../ops/kernel-row.js';
 import type { Tensor } from '../tensor/tensor.js';
-import { dropout, shareOf } from './dropout.js';
+import { dropout } from './dropout.js';
 import { builderOf, MAKE_OPTIONS, type MakeOptions, within } from './fresh.js';
 import { uniform, xavier, ZERO } from './init.js';
 import { Linear } from './linear.js';
@@ -64,7 +64,8 @@ export class MultiheadAttention extends Module {
       throw new ArgumentError(`MultiheadAttention: a width of ${width} does not divide into ${heads} heads`);
     this.width = width;
     this.heads = heads;
-    this.dropout = shareOf('MultiheadAttention', options.dropout ?? 0);
+    this.dropout = options.dropout ?? 0;
+    requireShare('MultiheadAttention', 'dropout', this.dropout);
     const { bias = true, kdim = width, vdim = width } = options;
     requireWhole('MultiheadAttention', 'kdim and vdim', [kdim, vdim], 1);
     const vb = builderOf(options);
@@ -126,7 +127,7 @@ export class MultiheadAttention extends Module {
     const kept = this.training ? dropout(weights, this.dropout) : weights;
     return { output: this.#joined(kept.matmul(v)), weights };
   }
-  /** The own product of queries, keys or values, where there is one. */
+  /** The weight that queries, keys or values have to themselves, where they do not share one. */
   #own(i: number): Tensor | undefined {
     return [this.qProjWeight, this.kProjWeight, this.vProjWeight][i];
   }

@@ -1,16 +1,11 @@
 // Layers that leave things out while training: elements, or whole channels.
 import { ArgumentError, ShapeError } from '../base/errors.js';
 import { formatShape } from '../base/shape.js';
+import { requireShare } from '../ops/kernel-row.js';
 import { rand } from '../tensor/create.js';
 import { Generator } from '../tensor/random.js';
 import type { Tensor } from '../tensor/tensor.js';
 import { Layer } from './module.js';
-
-/** The share of elements that a layer leaves out. */
-export function shareOf(layer: string, p: unknown): number {
-  if (typeof p === 'number' && p >= 0 && p < 1) return p;
-  throw new ArgumentError(`${layer}: probability ${String(p)} is not in [0, 1)`);
-}
 
 /** Each element is 0 with probability p while training, and the others are divided by 1 - p. */
 export class Dropout extends Layer {
@@ -20,7 +15,8 @@ export class Dropout extends Layer {
   readonly generator: Generator | undefined;
   constructor(p = 0.5, generator?: Generator) {
     super();
-    this.p = shareOf('Dropout', p);
+    requireShare('Dropout', 'probability', p);
+    this.p = p;
     if (generator !== undefined && !(generator instanceof Generator))
       throw new ArgumentError(`Dropout: ${String(generator)} stands where a Generator does; nothing is done in place`);
     this.generator = generator;

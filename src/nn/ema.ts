@@ -2,7 +2,7 @@
 import { isFloat } from '../base/dtype.js';
 import { ArgumentError, ShapeError, UnsupportedError } from '../base/errors.js';
 import { formatShape, sameShape } from '../base/shape.js';
-import { requireOptions } from '../ops/kernel-row.js';
+import { requireOptions, requireShare } from '../ops/kernel-row.js';
 import { noGrad } from '../tensor/autograd.js';
 import { keep, scope } from '../tensor/scope.js';
 import { stepRecording } from '../tensor/step-recording.js';
@@ -43,7 +43,7 @@ export class EMA {
       throw new ArgumentError('EMA: takes a module, whose weights it averages by name, not a list of tensors');
     requireOptions('EMA', options, ['decay', 'warmup']);
     const { decay = 0.999, warmup = false } = options;
-    if (!(decay >= 0 && decay < 1)) throw new ArgumentError(`EMA: decay ${decay} is not in [0, 1)`);
+    requireShare('EMA', 'decay', decay);
     this.module = module;
     this.decay = decay;
     this.warmup = warmup;

@@ -4,7 +4,7 @@ import { existsSync, mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { ArgumentError, FormatError, ShapeError, UnsupportedError } from '../base/errors.js';
 import { formatShape, sameShape } from '../base/shape.js';
-import { requireOptions } from '../ops/kernel-row.js';
+import { requireOptions, requireShare } from '../ops/kernel-row.js';
 import { loadTensors, saveTensors } from '../io/load.js';
 import { noGrad } from '../tensor/autograd.js';
 import { rand, tensor, zeros } from '../tensor/create.js';
@@ -296,7 +296,7 @@ export function addLora(model: Module, options: LoraOptions): LoraAdapters {
   if (!Number.isInteger(rank) || rank < 1)
     throw new ArgumentError(`lora: the rank ${rank} is not a whole number from 1`);
   const share = options.dropout ?? 0;
-  if (!(share >= 0 && share < 1)) throw new ArgumentError(`lora: the dropout ${share} is not in [0, 1)`);
+  requireShare('addLora', 'dropout', share);
   if (!Number.isFinite(alpha)) throw new ArgumentError(`lora: alpha is ${alpha}, not a number`);
   const like = model.parameters()[0];
   const scale = alpha / (rankStabilized ? Math.sqrt(rank) : rank);

@@ -1,6 +1,6 @@
 // Norms as layers: over features, root mean squares, groups, single examples, batches.
 import { ArgumentError, ShapeError } from '../base/errors.js';
-import { formatShape, type Shape, sizeOf } from '../base/shape.js';
+import { formatShape, said, type Shape, sizeOf } from '../base/shape.js';
 import { requireOptions, requireWhole } from '../ops/kernel-row.js';
 import type { LocalResponseNormOptions } from '../ops/layer-names.js';
 import { noGrad } from '../tensor/autograd.js';
@@ -12,10 +12,10 @@ import { ONE, ZERO } from './init.js';
 import { Layer } from './module.js';
 import type { VarBuilder } from './var-builder.js';
 
-/** What is added to a variance: a word of another kind would be told of only where the layer is used. */
+/** What is added to a variance; checked here, since a wrong value would otherwise fail only where the layer is used. */
 function epsOf(layer: string, eps: unknown): number {
   if (typeof eps === 'number' && eps >= 0 && eps < Infinity) return eps;
-  throw new ArgumentError(`${layer}: eps ${String(eps)} is not a finite number from 0`);
+  throw new ArgumentError(`${layer}: eps ${said(eps)} is not a finite number from 0`);
 }
 
 /** How a norm over features is computed. */

@@ -2,11 +2,11 @@
 // cells; the input's products are made for all steps at once.
 import { ArgumentError, ShapeError } from '../base/errors.js';
 import { formatShape, sameShape } from '../base/shape.js';
-import { requireOptions, requireWhole } from '../ops/kernel-row.js';
+import { requireOptions, requireShare, requireWhole } from '../ops/kernel-row.js';
 import { cat, stack, tensor, zeros } from '../tensor/create.js';
 import { Tensor } from '../tensor/tensor.js';
 import { refuseMore } from './answers.js';
-import { dropout, shareOf } from './dropout.js';
+import { dropout } from './dropout.js';
 import { builderOf, MAKE_OPTIONS, type MakeOptions } from './fresh.js';
 import { uniform } from './init.js';
 import { Module } from './module.js';
@@ -150,7 +150,8 @@ abstract class Recurrent<S extends GruState> extends Module {
     this.hidden = hidden;
     this.layers = options.layers ?? 1;
     this.bidirectional = options.bidirectional ?? false;
-    this.dropout = shareOf(new.target.name, options.dropout ?? 0);
+    this.dropout = options.dropout ?? 0;
+    requireShare(new.target.name, 'dropout', this.dropout);
     requireWhole(new.target.name, 'sizes and layers', [first, hidden, this.layers], 1);
     const vb = builderOf(options);
     for (let layer = 0; layer < this.layers; layer++)

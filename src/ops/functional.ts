@@ -5,7 +5,7 @@ import { ArgumentError, DTypeError, ShapeError } from '../base/errors.js';
 import { formatShape, normalizeDim, sameShape, type Shape } from '../base/shape.js';
 import type { Tensor } from '../tensor/tensor.js';
 import { wide } from './composites.js';
-import { composite, requireNumbers, requireOptions, requireTensor, requireWhole } from './kernel-row.js';
+import { composite, requireNumbers, requireOptions, requireShare, requireTensor, requireWhole } from './kernel-row.js';
 import {
   rows,
   type CompositeErrorSample,
@@ -276,7 +276,7 @@ export const functional = rows({
     }),
     formula: 'elements kept with probability 1 - p and divided by it; 0 elsewhere; `mask` holds uniform numbers',
     compose: (x: Tensor, p: number, mask: Tensor): Tensor => {
-      if (!(p >= 0 && p < 1)) throw new ArgumentError(`dropout: probability ${p} is not in [0, 1)`);
+      requireShare('dropout', 'probability', p);
       if (mask === undefined)
         throw new ArgumentError(
           'dropout: takes uniform numbers of the shape of x too, as x.randLike(); nn.dropout(x, p) draws them',

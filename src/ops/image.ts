@@ -130,7 +130,7 @@ function resized(x: Tensor, d: number, out: number, taps: Taps): Tensor {
 
 const LINEAR: Readonly<Record<string, number>> = { linear: 1, bilinear: 2, trilinear: 3, bicubic: 2 };
 
-/** A mode that there is, and corners that stay only where that means something. */
+/** Refuses modes that do not exist, and alignCorners where the mode has no use for it. */
 export function requireMode(op: string, { mode = 'nearest', alignCorners = false }: InterpolateOptions): void {
   if (!MODES.includes(mode))
     throw new ArgumentError(`${op}: unknown mode ${JSON.stringify(mode)}; known are ${MODES.join(', ')}`);

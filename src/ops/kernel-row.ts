@@ -1,7 +1,7 @@
 // What rows with kernels of their own share: a typed declaration, argument checks, and loops along one dimension.
 import { type DType, isFloat } from '../base/dtype.js';
 import { ArgumentError, DTypeError, ShapeError } from '../base/errors.js';
-import { formatShape, type Shape } from '../base/shape.js';
+import { formatShape, said, type Shape } from '../base/shape.js';
 import type { Tensor } from '../tensor/tensor.js';
 import type {
   Call,
@@ -99,6 +99,12 @@ export function requireWhole(op: string, name: string, values: readonly number[]
       throw new ArgumentError(`${op}: ${name} ${given} is not made of whole numbers from ${min}`);
     }
   }
+}
+
+/** A share of a whole, such as the probability of being left out: 0 is one, all of it is not. */
+export function requireShare(op: string, name: string, value: unknown): void {
+  if (typeof value === 'number' && value >= 0 && value < 1) return;
+  throw new ArgumentError(`${op}: ${name} ${said(value)} is not a number in [0, 1)`);
 }
 
 /** A tensor as such, where one may be left out: a number there would count as left out, or fail far from the call. */
