@@ -184,6 +184,9 @@ describe('the server', { skip: noModel }, () => {
       [`GET /${'a'.repeat(20_000)} HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n`, '431', long],
       [`${post}transfer-encoding: chunked\r\n\r\nzz\r\n`, '400', /not valid HTTP/],
       [`${post}content-length: 50\r\n\r\n{"mess`, '400', /closed before the request had ended$/],
+      ['OPTIONS * HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n', '400', /^\* is no path of this server$/],
+      ['GET /health HTTP/1.1\r\n\r\n', '400', /^a request of HTTP\/1\.1 names its host$/],
+      [`${post}expect: cookies\r\ncontent-length: 0\r\n\r\n`, '417', /not cookies$/],
     ] as const) {
       const [code, text] = await said(sent);
       assert.equal(code, status, sent.slice(0, 30));

@@ -5,7 +5,7 @@ import type { AddressInfo } from 'node:net';
 import { ArgumentError } from '../base/errors.js';
 import { anthropicError, ApiError, openaiError } from './errors.js';
 import { checkedAddress, type Keys, type WantedAddress } from './keys.js';
-import { answerUnreadable } from './unreadable.js';
+import { answerable, answerUnreadable } from './unreadable.js';
 
 /** An address where this program listens. */
 export interface TakenAddress {
@@ -47,7 +47,11 @@ export async function takeAddress(wanted: WantedAddress): Promise<TakenAddress> 
   let answer = notYet;
   // The defaults of Node, said aloud: slow senders of headers and bodies are let go.
   const timeouts = { headersTimeout: 60_000, requestTimeout: 300_000, keepAliveTimeout: 65_000 };
-  const server = createServer(timeouts, (request, response) => answer(request, response));
+  // Node would refuse a request without a host as well, without a word.
+  const server = createServer(
+    { ...timeouts, requireHostHeader: false },
+    answerable((request, response) => answer(request, response)),
+  );
   answerUnreadable(server);
   await new Promise<void>((resolve, reject) => {
     server.once('error', ({ code = '', message }: NodeJS.ErrnoException) =>

@@ -1,6 +1,13 @@
 // What cannot be read as HTTP is answered as well: by JSON that clients of both APIs understand, where Node by itself
 // would send a status alone.
-import { maxHeaderSize, type Server, type ServerResponse, STATUS_CODES } from 'node:http';
+import {
+  type IncomingMessage,
+  maxHeaderSize,
+  type RequestListener,
+  type Server,
+  type ServerResponse,
+  STATUS_CODES,
+} from 'node:http';
 import type { Duplex } from 'node:stream';
 import { anthropicError, ApiError, badRequest, openaiError } from './errors.js';
 
@@ -15,8 +22,35 @@ const NO_HTTP = badRequest('the request is not valid HTTP/1.1');
 /** Milliseconds for the client to read the answer and close. */
 const PATIENCE = 1000;
 
-/** From now on the server answers what its parser refuses. */
+/** The answer that ends a connection: its headers and its body. */
+function lastAnswer(fault: ApiError): [headers: Record<string, string | number>, body: Buffer] {
+  const body = Buffer.from(JSON.stringify({ ...anthropicError(fault), ...openaiError(fault) }));
+  return [{ connection: 'close', 'content-type': 'application/json', 'content-length': body.length }, body];
+}
+
+/** What is HTTP, and still no request that a path could answer. */
+function unanswerable({ httpVersion, headers, url = '' }: IncomingMessage): ApiError | undefined {
+  if (httpVersion !== '1.0' && headers.host === undefined) return badRequest('a request of HTTP/1.1 names its host');
+  if (!/^(\/|https?:\/\/)/i.test(url)) return badRequest(`${url} is no path of this server`);
+  return undefined;
+}
+const refuse = (response: ServerResponse, fault: ApiError): void => {
+  const [headers, body] = lastAnswer(fault);
+  response.writeHead(fault.status, headers).end(body);
+};
+/** Requests that a path can answer come to `next`. */
+export const answerable =
+  (next: RequestListener): RequestListener =>
+  (request, response) => {
+    const fault = unanswerable(request);
+    return fault ? refuse(response, fault) : next(request, response);
+  };
+
+/** From now on the server answers what its parser refuses, and expectations that nobody here knows. */
 export function answerUnreadable(server: Server): void {
+  server.on('checkExpectation', ({ headers }: IncomingMessage, response: ServerResponse) =>
+    refuse(response, new ApiError(417, `no expectation is known here but 100-continue, not ${headers.expect}`)),
+  );
   const latest = new WeakMap<Duplex, ServerResponse>();
   server.on('request', (request, response) => latest.set(request.socket, response));
   server.on('clientError', (error: NodeJS.ErrnoException, socket) => {
@@ -25,11 +59,9 @@ export function answerUnreadable(server: Server): void {
     const inside = response !== undefined && response.headersSent && !response.writableFinished;
     if (inside || !socket.writable || error.code === 'ECONNRESET') return void socket.destroy();
     const fault = FAULTS[error.code ?? ''] ?? NO_HTTP;
-    const body = Buffer.from(JSON.stringify({ ...anthropicError(fault), ...openaiError(fault) }));
-    const head = [
-      `HTTP/1.1 ${fault.status} ${STATUS_CODES[fault.status]}`,
-      ...['connection: close', 'content-type: application/json', `content-length: ${body.length}`],
-    ];
+    const [headers, body] = lastAnswer(fault);
+    const lines = Object.entries(headers).map((header) => header.join(': '));
+    const head = [`HTTP/1.1 ${fault.status} ${STATUS_CODES[fault.status]}`, ...lines];
     socket.end(Buffer.concat([Buffer.from(`${head.join('\r\n')}\r\n\r\n`), body]));
     setTimeout(() => socket.destroy(), PATIENCE).unref();
   });
