@@ -8,7 +8,7 @@ import type { WholeAttend, WholeMixer } from '../../models/decoder/step.js';
 import { zeros } from '../../tensor/create.js';
 import { keep } from '../../tensor/scope.js';
 import { Tensor } from '../../tensor/tensor.js';
-import { attends } from './fused-step.js';
+import { attends } from './fused-fit.js';
 import type { LayerPages } from './paged-step.js';
 
 export interface WholeOptions {
