@@ -22,8 +22,8 @@ template <class E> void online(void* row, int64_t n, double scale, void* stats) 
   E top = a.r[0];
   for (int k = 1; k < V::N; k++) top = a.r[k] > top ? a.r[k] : top;
   for (; i < n; i++) top = s[i] * E(scale) > top ? s[i] * E(scale) : top;
-  if (top == -__builtin_inf()) {  // nothing is seen yet
-    for (i = 0; i < n; i++) s[i] = 0;
+  if (top == -__builtin_inf()) {  // nothing is seen yet, or NaN
+    for (i = 0; i < n; i++) stat[1] += s[i] = s[i] == s[i] ? E(0) : s[i];
     stat[2] = 1;
     return;
   }

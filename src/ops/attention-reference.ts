@@ -199,6 +199,13 @@ const product = (a: readonly number[], x: number, b: readonly number[], y: numbe
   return sum;
 };
 
+/** A score of -infinity weighs nothing, even where there is no other. */
+const weightAt = (score: number, top: number): number => (score === -Infinity ? 0 : Math.exp(score - top));
+
+/**
+ * A row that sees nothing is 0, as is one all of whose scores are -infinity. A score that is NaN or +infinity makes the
+ * row NaN, as does NaN in a value that weighs something; nothing else of a key or value is looked at.
+ */
 export function referenceForward(given: readonly RefTensor[], [out, lse]: readonly RefTensor[], p: SdpaParams): void {
   const inputs = given.map((t, i) => (i === 1 || i === 2 ? decodedKeys(t) : t));
   const [q, k, v] = inputs.slice(0, 3).map(numbers);
@@ -210,11 +217,13 @@ export function referenceForward(given: readonly RefTensor[], [out, lse]: readon
     const logits = at.seen.map((s) => s.logit(product(q, at.q, k, s.k, dim)));
     const sink = sinks ? numbers(sinks)[at.head] : -Infinity;
     const top = logits.reduce((a, b) => Math.max(a, b), sink);
-    const weights = logits.map((l) => Math.exp(l - top));
-    const sum = weights.reduce((a, b) => a + b, sinks ? Math.exp(sink - top) : 0);
-    lse.data[at.lse] = sum > 0 ? top + Math.log(sum) : -Infinity;
-    for (let d = 0; d < dim; d++)
-      out.data[at.q + d] = sum > 0 ? at.seen.reduce((a, s, n) => a + weights[n] * v[s.k + d], 0) / sum : 0;
+    const weights = logits.map((l) => weightAt(l, top));
+    const sum = weights.reduce((a, b) => a + b, weightAt(sink, top));
+    lse.data[at.lse] = sum === 0 ? -Infinity : top + Math.log(sum);
+    for (let d = 0; d < dim; d++) {
+      const all = at.seen.reduce((a, s, n) => (weights[n] === 0 ? a : a + weights[n] * v[s.k + d]), 0);
+      out.data[at.q + d] = sum === 0 ? 0 : all / sum;
+    }
   });
 }
 
@@ -233,7 +242,8 @@ export function referenceBackward(inputs: readonly RefTensor[], outputs: readonl
     const delta = isResult(inputs[5]) ? product(given, at.q, dout, at.q, dim) : given[at.lse];
     for (const s of at.seen) {
       const z = product(q, at.q, k, s.k, dim);
-      const weight = Math.exp(s.logit(z) - lse[at.lse]);
+      const weight = weightAt(s.logit(z), lse[at.lse]);
+      if (weight === 0) continue;
       const slope = p.softcap === 0 ? p.scale : p.scale * (1 - Math.tanh((z * p.scale) / p.softcap) ** 2);
       const g = weight * (product(dout, at.q, v, s.k, dim) - delta) * slope;
       for (let d = 0; d < dim; d++) {
