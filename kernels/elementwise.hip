@@ -102,19 +102,23 @@ template <class S, int E> WICK_FN void splat_group(Group<S, E>& g, const S* p) {
     for (int i = 0; i < E; i++) g.set(i, s);
   }
 }
-/** U groups from element `first` on, `apart` elements from one another, or one element for them all. */
+/** U groups from element `first` on, `apart` elements from one another. */
 template <int U, class S, int E>
 WICK_FN void load_groups(Group<S, E> (&g)[U], const S* p, bool scalar, u64 first, u32 apart) {
-  if constexpr (!same<S, None>) {
+  if constexpr (!same<S, None>)
+    if (!scalar) {
+#pragma unroll
+      for (int u = 0; u < U; u++) load_group<S, E>(g[u], p + first + (u64)u * apart);
+    }
+}
+/** Or one element for them all. */
+template <int U, class S, int E> WICK_FN void splat_groups(Group<S, E> (&g)[U], const S* p, bool scalar) {
+  if constexpr (!same<S, None>)
     if (scalar) {
       splat_group<S, E>(g[0], p);
 #pragma unroll
       for (int u = 1; u < U; u++) g[u] = g[0];
-    } else {
-#pragma unroll
-      for (int u = 0; u < U; u++) load_group<S, E>(g[u], p + first + (u64)u * apart);
     }
-  }
 }
 template <class S, int E> WICK_FN S element(const Group<S, E>& g, int i) {
   if constexpr (same<S, None>) return None();
@@ -136,6 +140,33 @@ template <class S> WICK_FN const S* from_element(const S* p, u64 at) {
 
 // ---- flat ----
 
+/** U groups of every operand at once, and the results. */
+template <int U, int E, bool SCALARS, class F, class D, class S0, class S1, class S2, class S3>
+WICK_FN void flat_groups(F f, u64 first, u32 apart, u32 scalars, D* out, const S0* p0, const S1* p1, const S2* p2,
+                         const S3* p3) {
+  Group<S0, E> g0[U];
+  Group<S1, E> g1[U];
+  Group<S2, E> g2[U];
+  Group<S3, E> g3[U];
+  const bool s0 = SCALARS && scalars & 1, s1 = SCALARS && scalars & 2, s2 = SCALARS && scalars & 4,
+             s3 = SCALARS && scalars & 8;
+  load_groups<U, S0, E>(g0, p0, s0, first, apart);
+  load_groups<U, S1, E>(g1, p1, s1, first, apart);
+  load_groups<U, S2, E>(g2, p2, s2, first, apart);
+  load_groups<U, S3, E>(g3, p3, s3, first, apart);
+  splat_groups<U, S0, E>(g0, p0, s0);
+  splat_groups<U, S1, E>(g1, p1, s1);
+  splat_groups<U, S2, E>(g2, p2, s2);
+  splat_groups<U, S3, E>(g3, p3, s3);
+#pragma unroll
+  for (int u = 0; u < U; u++) {
+    Group<D, E> r;
+#pragma unroll
+    for (int i = 0; i < E; i++) r.set(i, f(element(g0[u], i), element(g1[u], i), element(g2[u], i), element(g3[u], i)));
+    store_group<D, E>(out + first + (u64)u * apart, r);
+  }
+}
+
 /**
  * BLOCK threads, each with up to IN_FLIGHT bytes of every operand: few where memory is all that matters, more where
  * arithmetic has to be hidden.
@@ -152,24 +183,13 @@ WICK_FN void flat(F f, u64 n, u32 scalars, D* out, const S0* p0, const S1* p1, c
   const bool aligned = group_aligned<D, E>(out) && (s0 || group_aligned<S0, E>(p0)) &&
                        (s1 || group_aligned<S1, E>(p1)) && (s2 || group_aligned<S2, E>(p2)) &&
                        (s3 || group_aligned<S3, E>(p3));
-  if (aligned && base + tile <= n) {
-    Group<S0, E> g0[U];
-    Group<S1, E> g1[U];
-    Group<S2, E> g2[U];
-    Group<S3, E> g3[U];
-    const u64 first = base + threadIdx.x * E;
-    load_groups<U, S0, E>(g0, p0, s0, first, BLOCK * E);
-    load_groups<U, S1, E>(g1, p1, s1, first, BLOCK * E);
-    load_groups<U, S2, E>(g2, p2, s2, first, BLOCK * E);
-    load_groups<U, S3, E>(g3, p3, s3, first, BLOCK * E);
-#pragma unroll
-    for (int u = 0; u < U; u++) {
-      Group<D, E> r;
-#pragma unroll
-      for (int i = 0; i < E; i++)
-        r.set(i, f(element(g0[u], i), element(g1[u], i), element(g2[u], i), element(g3[u], i)));
-      store_group<D, E>(out + first + (u64)u * BLOCK * E, r);
-    }
+  const bool whole = aligned && base + tile <= n;
+  const u64 first = base + threadIdx.x * E;
+  // A choice between a group and one element makes compilers wait for an operand before they ask for the next: so all
+  // groups come before all single elements, and where there is nothing to choose, nothing is.
+  if (whole && scalars == 0) flat_groups<U, E, false>(f, first, BLOCK * E, 0, out, p0, p1, p2, p3);
+  else if (!same<S1, None> && whole) {
+    if constexpr (!same<S1, None>) flat_groups<U, E, true>(f, first, BLOCK * E, scalars, out, p0, p1, p2, p3);
   } else {
     // Steps rather than choices inside: compilers make a loop for every choice.
     const u64 from = base + threadIdx.x, end = base + tile < n ? base + tile : n;

@@ -1,5 +1,5 @@
 // Uniform and normal random numbers from Philox4x32-10: bit for bit what src/ops/random.ts defines, however the work is
-// cut. A thread makes one Philox block: four elements of the 24-bit uniform stream, two of the others.
+// cut. A Philox block gives four elements of the 24-bit uniform stream, two of the others.
 #include "portable.h"
 
 struct Words {
@@ -45,8 +45,9 @@ WICK_FN double fixed_log(double x) {
   return add_rn(mul_rn((double)exponent, 0.6931471805599453), mul_rn(mul_rn(2.0, s), poly(series, mul_rn(s, s))));
 }
 
-/** Wichura's AS 241: the x below which a standard normal number lies with probability p. */
-WICK_FN double normal_quantile(double p) {
+// Wichura's AS 241: the x below which a standard normal number lies with probability p = q + 1/2.
+WICK_FN bool is_central(double q) { return absg(q) <= 0.425; }
+WICK_FN double central_quantile(double q) {
   const double centre_over[8] = {3.387132872796366608,  133.14166789178437745, 1971.5909503065514427,
                                  13731.693765509461125, 45921.953931549871457, 67265.770927008700853,
                                  33430.575583588128105, 2509.0809287301226727};
@@ -58,6 +59,10 @@ WICK_FN double normal_quantile(double p) {
                                   39307.89580009271061,
                                   28729.085735721942674,
                                   5226.495278852854561};
+  const double r = add_rn(0.180625, -mul_rn(q, q));
+  return mul_rn(q, poly(centre_over, r)) / poly(centre_under, r);
+}
+WICK_FN double outer_quantile(double p) {
   const double near_over[8] = {1.42343711074968357734,   4.6303378461565452959,   5.7694972214606914055,
                                3.64784832476320460504,   1.27045825245236838258,  0.24178072517745061177,
                                0.0227238449892691845833, 7.7454501427834140764e-4};
@@ -80,58 +85,111 @@ WICK_FN double normal_quantile(double p) {
                                1.8463183175100546818e-5,
                                1.4215117583164458887e-7,
                                2.04426310338993978564e-15};
-  const double q = add_rn(p, -0.5);
+  const bool below = add_rn(p, -0.5) < 0;
+  const double r = sqrtg(-fixed_log(below ? p : add_rn(1.0, -p)));
   double over, under;
-  if (absg(q) <= 0.425) {
-    const double r = add_rn(0.180625, -mul_rn(q, q));
-    over = mul_rn(q, poly(centre_over, r));
-    under = poly(centre_under, r);
-  } else {
-    const double r = sqrtg(-fixed_log(q < 0 ? p : add_rn(1.0, -p)));
-    if (r <= 5) over = poly(near_over, add_rn(r, -1.6)), under = poly(near_under, add_rn(r, -1.6));
-    else over = poly(far_over, add_rn(r, -5.0)), under = poly(far_under, add_rn(r, -5.0));
-    if (q < 0) over = -over;
-  }
-  return over / under;  // one division in the code: each is as long as a polynomial
+  if (r <= 5) over = poly(near_over, add_rn(r, -1.6)), under = poly(near_under, add_rn(r, -1.6));
+  else over = poly(far_over, add_rn(r, -5.0)), under = poly(far_under, add_rn(r, -5.0));
+  return (below ? -over : over) / under;  // one division in the code: each is as long as a polynomial
 }
 
 // A recorded step finds the seed and where its stream begins in `fed`; the offset counts from there then.
 
-/** 53 bits for f64, 24 for the others; lo + u * span, clamped to [bottom, top], which are values of the dtype. */
+/** Where uniform numbers lie: lo + u * span, clamped to [bottom, top], which are values of the dtype. */
+struct Range {
+  double lo, span, bottom, top;
+};
+/** Element k of a block: 53 bits for f64, 24 for the others. */
+template <class S> WICK_FN S uniform_number(const Words& r, u32 k, const Range& in) {
+  double u;
+  if constexpr (same<S, double>)
+    u = mul_rn(add_rn(mul_rn((double)(r.w[2 * k] >> 5), 67108864.0), (double)(r.w[2 * k + 1] >> 6)), 0x1p-53);
+  else {
+    if (in.lo == 0 && in.span == 1) {  // float holds all of it exactly, and double is slow
+      const float v = (float)(r.w[k] >> 8) * 0x1p-24f, top = (float)in.top;
+      return from_compute<S>(v > top ? top : v);
+    }
+    u = mul_rn((double)(r.w[k] >> 8), 0x1p-24);
+  }
+  const double x = add_rn(in.lo, mul_rn(u, in.span));
+  return round_to<S>(x < in.bottom ? in.bottom : x > in.top ? in.top : x);
+}
 template <class S>
 WICK_FN void uniform(u64 n, u64 seed, u64 offset, const u64* fed, double lo, double span, double bottom, double top,
                      S* out) {
   if (fed) seed = fed[0], offset += fed[1];
+  const Range in = {lo, span, bottom, top};
   constexpr bool wide = same<S, double>;
-  constexpr u32 per = wide ? 2 : 4;
+  constexpr u32 per = wide ? 2 : 4, V = pack_size<S>;
   const u32 skip = (u32)(offset % per);
+  if (skip == 0 && aligned16(out)) {
+    // As many blocks a thread as fill a store of 16 bytes.
+    GRID_STRIDE(t, (n + V - 1) / V) {
+      Pack<S> pack;
+#pragma unroll
+      for (u32 b = 0; b < V; b += per) {
+        const Words r = philox((offset + t * V + b) / per, wide ? 1 : 0, seed);
+#pragma unroll
+        for (u32 k = 0; k < per; k++) pack.v[b + k] = uniform_number<S>(r, k, in);
+      }
+      if (t * V + V <= n) store_pack(out + t * V, pack);
+      else
+#pragma unroll
+        for (u32 k = 0; k < V; k++)
+          if (t * V + k < n) out[t * V + k] = pack.v[k];
+    }
+    return;
+  }
   GRID_STRIDE(t, (n + skip + per - 1) / per) {
     const Words r = philox((offset - skip + t * per) / per, wide ? 1 : 0, seed);
 #pragma unroll
     for (u32 k = 0; k < per; k++) {
       const u64 i = t * per + k - skip;  // wraps below the first element and is then beyond n
-      if (i >= n) continue;
-      double u;
-      if constexpr (wide)
-        u = mul_rn(add_rn(mul_rn((double)(r.w[2 * k] >> 5), 67108864.0), (double)(r.w[2 * k + 1] >> 6)), 0x1p-53);
-      else u = mul_rn((double)(r.w[k] >> 8), 0x1p-24);
-      const double x = add_rn(lo, mul_rn(u, span));
-      out[i] = round_to<S>(x < bottom ? bottom : x > top ? top : x);
+      if (i < n) out[i] = uniform_number<S>(r, k, in);
     }
   }
 }
+
+constexpr u32 NORMAL_BLOCK = 256, NORMAL_TILE = 1024;
+/**
+ * A block makes a tile of numbers. Three in twenty lie outside the centre, where the quantile takes four times as long:
+ * nearly every wave has some of them, so they are put aside and done side by side.
+ */
 template <class S> WICK_FN void normal(u64 n, u64 seed, u64 offset, const u64* fed, double mean, double std, S* out) {
+  __shared__ S done[NORMAL_TILE];
+  __shared__ double outer[NORMAL_TILE];
+  __shared__ u16 outer_at[NORMAL_TILE];
+  __shared__ u32 outers;
   if (fed) seed = fed[0], offset += fed[1];
   const u32 skip = (u32)(offset % 2);
-  GRID_STRIDE(t, (n + skip + 1) / 2) {
-    Words r = philox((offset - skip + t * 2) / 2, 2, seed);
+  const auto number = [&](double quantile) { return round_to<S>(add_rn(mean, mul_rn(std, quantile))); };
+  for (u64 base = (u64)blockIdx.x * NORMAL_TILE; base < n + skip; base += (u64)gridDim.x * NORMAL_TILE) {
+    if (threadIdx.x == 0) outers = 0;
+    __syncthreads();
     ROLLED
-    for (u32 k = 0; k < 2; k++, r.w[0] = r.w[2], r.w[1] = r.w[3]) {
-      const u64 i = t * 2 + k - skip;
-      if (i >= n) continue;
-      const double u =
-          mul_rn(add_rn(add_rn(mul_rn((double)(r.w[0] >> 6), 67108864.0), (double)(r.w[1] >> 6)), 0.5), 0x1p-52);
-      out[i] = round_to<S>(add_rn(mean, mul_rn(std, normal_quantile(u))));
+    for (u32 at = 2 * threadIdx.x; at < NORMAL_TILE; at += 2 * NORMAL_BLOCK) {
+      Words r = philox((offset - skip + base + at) / 2, 2, seed);
+      ROLLED
+      for (u32 k = 0; k < 2; k++, r.w[0] = r.w[2], r.w[1] = r.w[3]) {
+        const double u =
+            mul_rn(add_rn(add_rn(mul_rn((double)(r.w[0] >> 6), 67108864.0), (double)(r.w[1] >> 6)), 0.5), 0x1p-52);
+        const double q = add_rn(u, -0.5);
+        if (is_central(q)) done[at + k] = number(central_quantile(q));
+        else {
+          const u32 slot = atomic_add(&outers, 1u);
+          outer[slot] = u, outer_at[slot] = (u16)(at + k);
+        }
+      }
+    }
+    __syncthreads();
+    ROLLED
+    for (u32 slot = threadIdx.x; slot < outers; slot += NORMAL_BLOCK)
+      done[outer_at[slot]] = number(outer_quantile(outer[slot]));
+    __syncthreads();
+    ROLLED
+    for (u32 at = threadIdx.x; at < NORMAL_TILE; at += NORMAL_BLOCK) {
+      const u64 i = base + at - skip;  // wraps below the first element and is then beyond n
+      if (i < n) out[i] = done[at];
     }
   }
 }

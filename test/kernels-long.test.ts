@@ -39,6 +39,20 @@ for (const wave of [32, 64] as const) {
   }
 }
 
+test('a fill writes its elements and no others, wherever they begin and end', {
+  skip: only && !only.includes('fill') ? 'another module is asked for' : false,
+}, () => {
+  const run = new SimRunner(32);
+  for (const [from, count] of [0, 1, 5, 15, 16, 17].flatMap((from) => [0, 1, 14, 16, 40, 600].map((n) => [from, n]))) {
+    const y = run.buffer(1000);
+    run.launch(unitOf('fill', ['fill_u8']), 'fill_u8', 1, 32, [y + from, 7, count]);
+    // A new buffer holds 127.
+    const want = Uint8Array.from({ length: 1000 }, (_, i) => (i >= from && i < from + count ? 7 : 127));
+    assert.deepEqual(run.read('u8', y, 1000), want, `${count} from ${from}`);
+  }
+  run.free();
+});
+
 const runs = (module: string): { skip: string | false } => ({
   skip: only && !only.includes(module) ? 'another module is asked for' : false,
 });

@@ -86,3 +86,26 @@ test('different seeds and kinds give different streams, and f32 normals are the 
   assert.notDeepEqual(list(uniform([8])), list(uniform([8], { seed: 42n + (1n << 32n) })));
   assert.deepEqual(list(normal([50], { dtype: 'f32' })), list(normal([50])).map(Math.fround));
 });
+
+for (const device of ['cpu', 'sim:32', 'sim:64'])
+  test(`draws longer than a block's share are the reference's bits at every alignment, ${device}`, () => {
+    const on = Tensor.empty([1], 'f32', Device.of(device));
+    for (const dtype of FLOATS)
+      for (const offset of [0n, 1n, 6n]) {
+        const common = { shape: [2503], dtype, seed: 7n, offset };
+        for (const [lo, up] of [
+          [0, 1],
+          [-3, 0.3],
+        ])
+          assert.deepEqual(
+            on.randUniform({ ...common, lo, up }).bytesSync(),
+            seed.randUniform({ ...common, lo, up }).bytesSync(),
+            `${dtype} uniform [${lo}, ${up}) from ${offset}`,
+          );
+        assert.deepEqual(
+          on.randNormal({ ...common, mean: 1, std: 3 }).bytesSync(),
+          seed.randNormal({ ...common, mean: 1, std: 3 }).bytesSync(),
+          `${dtype} normal from ${offset}`,
+        );
+      }
+  });

@@ -18,7 +18,7 @@ import type { RowOf } from '../../ops/op.js';
 import type { View } from '../backend.js';
 import type { GpuContext } from './context.js';
 import { launchChain, prepare, type Prepared } from './elementwise.js';
-import { at, ceilDiv, type FamilyPlan, launch, type Launches, type Planner, single } from './plan.js';
+import { at, ceilDiv, type FamilyPlan, launch, type Launches, packOf, type Planner, single } from './plan.js';
 
 const casts = new Map<string, Prepared>();
 const castOf = (from: DType, to: DType): Prepared => {
@@ -78,7 +78,7 @@ const blocks = (n: number): number => Math.min(ceilDiv(n, 256), 65536);
 /** Fills contiguous memory with one value, given as the element's bits where it is a small float. */
 const fillLaunch = (dtype: DType, numel: number, value: Value): Launches =>
   single(
-    launch(fill, { dtype: kernelDType(dtype) }, blocks(numel), 256, {
+    launch(fill, { dtype: kernelDType(dtype) }, blocks(ceilDiv(numel, packOf(dtype))), 256, {
       buf: at('out'),
       value: DTYPE[dtype].encode(value),
       numel,

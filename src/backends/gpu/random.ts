@@ -2,7 +2,7 @@
 import { CTYPE, KernelModule, REAL_TYPES } from '../../kernels/declare.js';
 import type { RowOf } from '../../ops/op.js';
 import { type NormalParams, type UniformParams, uniformRange } from '../../ops/random.js';
-import { at, ceilDiv, type FamilyPlan, launch, single } from './plan.js';
+import { at, ceilDiv, clamp, type FamilyPlan, launch, packOf, single } from './plan.js';
 
 export const RANDOM = new KernelModule('random');
 const DTYPES = [...REAL_TYPES, 'f8e4m3'] as const;
@@ -29,7 +29,9 @@ const normal = RANDOM.declare({
 export const planRandom: FamilyPlan<RowOf<'random'>, UniformParams | NormalParams> = (p, row, [fed], [out], params) => {
   const dtype = out.dtype as (typeof DTYPES)[number];
   const n = out.layout.size;
-  const grid = Math.min(65536, ceilDiv(n, 256));
+  // A thread of one fills 16 bytes, a block of the other a tile (NORMAL_TILE).
+  const tile = row.kernel.distribution === 'uniform' ? 256 * packOf(dtype) : 1024;
+  const grid = clamp(ceilDiv(n, tile), 1, 65536);
   const stream = { n, seed: params.seed, offset: params.offset, fed: at('fed'), out: at('out') };
   if (row.kernel.distribution === 'uniform') {
     const { lo, up } = params as UniformParams;
