@@ -33,6 +33,7 @@ typedef void (*ReduceRows)(const void* x, int64_t rows, int64_t pitch, int64_t n
 struct Matrix {
   const char* data;
   int64_t row, column;  // strides in elements
+  int dtype = -1;       // where it is another than the product's: 16-bit floats beside floats, widened as they are read
 };
 // What a convolution multiplies its weights by: for every channel and tap a row, for every position of the result,
 // picture by picture, a column. Distances are in elements; H and W is what a picture has, h and w what its result has.

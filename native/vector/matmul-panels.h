@@ -25,6 +25,19 @@ template <class S, class E> WICK_FN void widenTo(const S* from, E* to, int64_t n
   else widenRun(from, to, n);
 }
 
+// The elements of a factor as they are stored: use(Stored) is called for the type that they have.
+template <class T> struct Stored {
+  typedef T Element;
+  const T* data;
+};
+template <class S, class Use> WICK_FN void asStored(const Matrix& m, Use&& use) {
+  if constexpr (Same<S, float>::value) {
+    if (m.dtype == wick::BF16) return use(Stored<bfloat>{reinterpret_cast<const bfloat*>(m.data)});
+    if (m.dtype == wick::F16) return use(Stored<half>{reinterpret_cast<const half*>(m.data)});
+  }
+  use(Stored<S>{reinterpret_cast<const S*>(m.data)});
+}
+
 typedef float Four __attribute__((vector_size(16)));
 // to[k * R + i] = from[i][k] for four rows i and n values of k.
 template <int R> WICK_FN void turnFour(const float* const* from, float* to, int64_t n) {
@@ -176,6 +189,8 @@ void packPanels(const S* from, int64_t across, int64_t along, int64_t count, int
 template <class S, class E, int W>
 void packColumns(const Product& p, int64_t j, int64_t n, int64_t k0, int64_t depth, E* to) {
   if (p.pictures) return unrollPanels<S, E, W, GROUP * W>(*p.pictures, j, n, k0, depth, to);
-  packPanels<S, E, W>(reinterpret_cast<const S*>(p.b.data) + j * p.b.column + k0 * p.b.row, p.b.column, p.b.row, n,
-                      depth, to);
+  asStored<S>(p.b, [&](auto b) {
+    packPanels<typename decltype(b)::Element, E, W>(b.data + j * p.b.column + k0 * p.b.row, p.b.column, p.b.row, n,
+                                                    depth, to);
+  });
 }

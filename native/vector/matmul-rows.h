@@ -157,60 +157,69 @@ void axpys(const E* a, int64_t lda, int m, const S* b, int64_t row, int64_t k, i
     for (int i = 0; i < m; i++) axpyRows<S, E, 1>(a + i * lda + q, b + q * row, row, n, sums + i * pitch);
 }
 
+// The rows of A, lda apart, as products compute with them.
+template <class S, class E> void widenRows(const Product& p, E* rows, int64_t lda) {
+  asStored<S>(p.a, [&](auto a) {
+    for (int64_t i = 0; i < p.m; i++) {
+      const auto* row = a.data + i * p.a.row;
+      if (p.a.column == 1) widenTo(row, rows + i * lda, p.k);
+      else
+        for (int64_t q = 0; q < p.k; q++) rows[i * lda + q] = scalarOf(row + q * p.a.column);
+    }
+  });
+}
+
 template <class S> void fewRows(const Product& p, bool accumulate) {
   typedef typename ComputeOf<S>::type E;
-  const S* a = reinterpret_cast<const S*>(p.a.data);
-  const S* b = reinterpret_cast<const S*>(p.b.data);
   S* out = reinterpret_cast<S*>(const_cast<char*>(p.out.data));
   const int m = (int)p.m;
   const int64_t lda = roundUp(p.k, 16);
   E* rows = static_cast<E*>(scratch(wick::SCRATCH_A, (size_t)(m * lda + 16) * sizeof(E)));
-  for (int i = 0; i < m; i++) {
-    if (p.a.column == 1) widenTo(a + i * p.a.row, rows + i * lda, p.k);
-    else
-      for (int64_t q = 0; q < p.k; q++) rows[i * lda + q] = scalarOf(a + i * p.a.row + q * p.a.column);
-  }
+  widenRows<S>(p, rows, lda);
   auto put = [&](int i, int64_t j, E v) {
     S* to = out + i * p.out.row + j * p.out.column;
     storeScalar(to, accumulate ? v + scalarOf(to) : v);
   };
   const int64_t grain = 1 + 65536 / p.k;
-  if (p.b.row == 1) {
-    parallel(p.n, grain, [&](int64_t begin, int64_t end) {
-      switch (m) {
-        case 1: dotColumns<S, E, 1, 4>(rows, lda, b, p.b.column, p.k, begin, end, put); break;
-        case 2: dotColumns<S, E, 2, 4>(rows, lda, b, p.b.column, p.k, begin, end, put); break;
-        case 3: dotColumns<S, E, 3, 2>(rows, lda, b, p.b.column, p.k, begin, end, put); break;
-        default: dotColumns<S, E, 4, 2>(rows, lda, b, p.b.column, p.k, begin, end, put);
-      }
-    });
-  } else if (p.b.column != 1) {
-    parallel(p.n, grain, [&](int64_t begin, int64_t end) {
-      S* line = static_cast<S*>(scratch(wick::SCRATCH_ROWS, (size_t)p.k * sizeof(S)));
-      for (int64_t j = begin; j < end; j++) {
-        const S* column = b + j * p.b.column;
-        for (int64_t q = 0; q < p.k; q++) line[q] = column[q * p.b.row];
-        for (int i = 0; i < m; i++) {
-          E sum[1][1];
-          dots<S, E, 1, 1>(rows + i * lda, lda, line, 0, p.k, sum);
-          put(i, j, sum[0][0]);
+  asStored<S>(p.b, [&](auto b) {
+    typedef typename decltype(b)::Element B;
+    if (p.b.row == 1) {
+      parallel(p.n, grain, [&](int64_t begin, int64_t end) {
+        switch (m) {
+          case 1: dotColumns<B, E, 1, 4>(rows, lda, b.data, p.b.column, p.k, begin, end, put); break;
+          case 2: dotColumns<B, E, 2, 4>(rows, lda, b.data, p.b.column, p.k, begin, end, put); break;
+          case 3: dotColumns<B, E, 3, 2>(rows, lda, b.data, p.b.column, p.k, begin, end, put); break;
+          default: dotColumns<B, E, 4, 2>(rows, lda, b.data, p.b.column, p.k, begin, end, put);
         }
-      }
-    });
-  } else {
-    constexpr int64_t MOST = LONG_STRETCH / sizeof(E), LEAST = 512;
-    const int64_t fair = roundUp((p.n - 1) / wick::threadCount() + 1, LEAST), stretch = least(fair, MOST);
-    parallel((p.n + stretch - 1) / stretch, 1 + grain / stretch, [&](int64_t begin, int64_t end) {
-      E sums[FEW][MOST];
-      for (int64_t t = begin; t < end; t++) {
-        const int64_t j0 = t * stretch, n = least(p.n - j0, stretch);
-        for (int i = 0; i < m; i++) __builtin_memset(sums[i], 0, n * sizeof(E));
-        axpys(rows, lda, m, b + j0, p.b.row, p.k, n, sums[0], MOST);
-        for (int i = 0; i < m; i++)
-          for (int64_t j = 0; j < n; j++) put(i, j0 + j, sums[i][j]);
-      }
-    });
-  }
+      });
+    } else if (p.b.column != 1) {
+      parallel(p.n, grain, [&](int64_t begin, int64_t end) {
+        B* line = static_cast<B*>(scratch(wick::SCRATCH_ROWS, (size_t)p.k * sizeof(B)));
+        for (int64_t j = begin; j < end; j++) {
+          const B* column = b.data + j * p.b.column;
+          for (int64_t q = 0; q < p.k; q++) line[q] = column[q * p.b.row];
+          for (int i = 0; i < m; i++) {
+            E sum[1][1];
+            dots<B, E, 1, 1>(rows + i * lda, lda, line, 0, p.k, sum);
+            put(i, j, sum[0][0]);
+          }
+        }
+      });
+    } else {
+      constexpr int64_t MOST = LONG_STRETCH / sizeof(E), LEAST = 512;
+      const int64_t fair = roundUp((p.n - 1) / wick::threadCount() + 1, LEAST), stretch = least(fair, MOST);
+      parallel((p.n + stretch - 1) / stretch, 1 + grain / stretch, [&](int64_t begin, int64_t end) {
+        E sums[FEW][MOST];
+        for (int64_t t = begin; t < end; t++) {
+          const int64_t j0 = t * stretch, n = least(p.n - j0, stretch);
+          for (int i = 0; i < m; i++) __builtin_memset(sums[i], 0, n * sizeof(E));
+          axpys(rows, lda, m, b.data + j0, p.b.row, p.k, n, sums[0], MOST);
+          for (int i = 0; i < m; i++)
+            for (int64_t j = 0; j < n; j++) put(i, j0 + j, sums[i][j]);
+        }
+      });
+    }
+  });
 }
 
 // ---- some rows: each element of B is read once, by dot products of a tile, and nothing of it is packed ----
@@ -283,37 +292,34 @@ template <class E, int C> struct Sums {
 };
 template <class S> void someRows(const Product& p, bool accumulate) {
   typedef typename ComputeOf<S>::type E;
-  const S* a = reinterpret_cast<const S*>(p.a.data);
-  const S* b = reinterpret_cast<const S*>(p.b.data);
   S* out = reinterpret_cast<S*>(const_cast<char*>(p.out.data));
   const int m = (int)p.m;
   const int64_t lda = roundUp(p.k, 16), height = roundUp(p.m, DOT_ROWS);
   E* rows = static_cast<E*>(scratch(wick::SCRATCH_A, (size_t)(height * lda + 16) * sizeof(E)));
-  for (int i = 0; i < m; i++) {
-    if (p.a.column == 1) widenTo(a + i * p.a.row, rows + i * lda, p.k);
-    else
-      for (int64_t q = 0; q < p.k; q++) rows[i * lda + q] = scalarOf(a + i * p.a.row + q * p.a.column);
-  }
+  widenRows<S>(p, rows, lda);
   __builtin_memset(rows + m * lda, 0, (size_t)((height - m) * lda) * sizeof(E));
-  auto tile = [&](int64_t j, auto result) {
-    constexpr int C = decltype(result)::COLUMNS;
-    for (int i0 = 0; i0 < m; i0 += DOT_ROWS) {
-      dotRows<S, E, C>(rows + i0 * lda, lda, b + j * p.b.column, p.b.column, p.k, result.sums);
-      for (int i = i0; i < m && i < i0 + DOT_ROWS; i++)
-        for (int c = 0; c < C; c++) {
-          S* to = out + i * p.out.row + (j + c) * p.out.column;
-          const E v = result.sums[i - i0][c];
-          storeScalar(to, accumulate ? v + scalarOf(to) : v);
-        }
-    }
-  };
-  const int64_t groups = (p.n + DOT_COLUMNS - 1) / DOT_COLUMNS;
-  parallel(groups, 1 + 65536 / (p.k * p.m), [&](int64_t begin, int64_t end) {
-    for (int64_t g = begin; g < end; g++) {
-      int64_t j = g * DOT_COLUMNS;
-      if (j + DOT_COLUMNS <= p.n) tile(j, Sums<E, DOT_COLUMNS>());
-      else
-        for (; j < p.n; j++) tile(j, Sums<E, 1>());
-    }
+  asStored<S>(p.b, [&](auto b) {
+    typedef typename decltype(b)::Element B;
+    auto tile = [&](int64_t j, auto result) {
+      constexpr int C = decltype(result)::COLUMNS;
+      for (int i0 = 0; i0 < m; i0 += DOT_ROWS) {
+        dotRows<B, E, C>(rows + i0 * lda, lda, b.data + j * p.b.column, p.b.column, p.k, result.sums);
+        for (int i = i0; i < m && i < i0 + DOT_ROWS; i++)
+          for (int c = 0; c < C; c++) {
+            S* to = out + i * p.out.row + (j + c) * p.out.column;
+            const E v = result.sums[i - i0][c];
+            storeScalar(to, accumulate ? v + scalarOf(to) : v);
+          }
+      }
+    };
+    const int64_t groups = (p.n + DOT_COLUMNS - 1) / DOT_COLUMNS;
+    parallel(groups, 1 + 65536 / (p.k * p.m), [&](int64_t begin, int64_t end) {
+      for (int64_t g = begin; g < end; g++) {
+        int64_t j = g * DOT_COLUMNS;
+        if (j + DOT_COLUMNS <= p.n) tile(j, Sums<E, DOT_COLUMNS>());
+        else
+          for (; j < p.n; j++) tile(j, Sums<E, 1>());
+      }
+    });
   });
 }

@@ -60,34 +60,38 @@ void stripsOfBlock(const E* a, const S* b, int64_t row, int64_t depth, int64_t n
 
 template <class S, class E, int R> void byStrips(const Product& p, bool accumulate) {
   constexpr int64_t W = Vec<E>::N, WIDTH_OF_SUMS = STRETCH_VECTORS * W;
-  const S* a = reinterpret_cast<const S*>(p.a.data);
-  const S* b = reinterpret_cast<const S*>(p.b.data);
   const int64_t groups = (p.m + R - 1) / R;
-  const bool far = p.k * p.n * (int64_t)sizeof(S) > NEAR_BYTES;
   E* rows = static_cast<E*>(scratch(wick::SCRATCH_B, (size_t)(groups * R * p.k) * sizeof(E)));
-  for (int64_t g = 0; g < groups; g++)
-    packPanel<S, E, R>(a + g * R * p.a.row, p.a.row, p.a.column, least(p.m - g * R, R), p.k, rows + g * R * p.k);
+  asStored<S>(p.a, [&](auto a) {
+    for (int64_t g = 0; g < groups; g++)
+      packPanel<typename decltype(a)::Element, E, R>(a.data + g * R * p.a.row, p.a.row, p.a.column,
+                                                     least(p.m - g * R, R), p.k, rows + g * R * p.k);
+  });
   // Threads take even stretches, of whole vectors.
   const int64_t vectors = p.n / W, tasks = (vectors + STRETCH_VECTORS - 1) / STRETCH_VECTORS,
                 threads = wick::threadCount(), rounds = (tasks + threads - 1) / threads * threads,
                 each = least((vectors + rounds - 1) / rounds, STRETCH_VECTORS) * W;
-  parallel((p.n / W * W + each - 1) / each, 1 + 65536 / (p.k * each), [&](int64_t begin, int64_t end) {
-    E* sums = static_cast<E*>(scratch(wick::SCRATCH_A, (size_t)(groups * R * (WIDTH_OF_SUMS + W)) * sizeof(E)));
-    for (int64_t t = begin; t < end; t++) {
-      // The last stretch has the columns that fill no vector.
-      const int64_t j0 = t * each, n = j0 + each + W > p.n ? p.n - j0 : each, pitch = WIDTH_OF_SUMS + W;
-      for (int64_t k0 = 0; k0 < p.k; k0 += BLOCK_DEPTH) {
-        const int64_t depth = least(p.k - k0, BLOCK_DEPTH);
-        for (int64_t g = 0; g < groups; g++)
-          stripsOfBlock<S, E, R>(rows + (g * p.k + k0) * R, b + k0 * p.b.row + j0, p.b.row, depth, n,
-                                 sums + g * R * pitch, pitch, k0 > 0, far && g == 0);
+  asStored<S>(p.b, [&](auto b) {
+    typedef typename decltype(b)::Element B;
+    const bool far = p.k * p.n * (int64_t)sizeof(B) > NEAR_BYTES;
+    parallel((p.n / W * W + each - 1) / each, 1 + 65536 / (p.k * each), [&](int64_t begin, int64_t end) {
+      E* sums = static_cast<E*>(scratch(wick::SCRATCH_A, (size_t)(groups * R * (WIDTH_OF_SUMS + W)) * sizeof(E)));
+      for (int64_t t = begin; t < end; t++) {
+        // The last stretch has the columns that fill no vector.
+        const int64_t j0 = t * each, n = j0 + each + W > p.n ? p.n - j0 : each, pitch = WIDTH_OF_SUMS + W;
+        for (int64_t k0 = 0; k0 < p.k; k0 += BLOCK_DEPTH) {
+          const int64_t depth = least(p.k - k0, BLOCK_DEPTH);
+          for (int64_t g = 0; g < groups; g++)
+            stripsOfBlock<B, E, R>(rows + (g * p.k + k0) * R, b.data + k0 * p.b.row + j0, p.b.row, depth, n,
+                                   sums + g * R * pitch, pitch, k0 > 0, far && g == 0);
+        }
+        S* out = reinterpret_cast<S*>(const_cast<char*>(p.out.data)) + j0 * p.out.column;
+        const int64_t whole = n / W * W;
+        deliver(sums, pitch, out, p.out, p.m, whole, accumulate);
+        if (whole < n)
+          deliver(sums + whole + W - (n - whole), pitch, out + whole * p.out.column, p.out, p.m, n - whole, accumulate);
       }
-      S* out = reinterpret_cast<S*>(const_cast<char*>(p.out.data)) + j0 * p.out.column;
-      const int64_t whole = n / W * W;
-      deliver(sums, pitch, out, p.out, p.m, whole, accumulate);
-      if (whole < n)
-        deliver(sums + whole + W - (n - whole), pitch, out + whole * p.out.column, p.out, p.m, n - whole, accumulate);
-    }
+    });
   });
 }
 

@@ -35,7 +35,7 @@ constexpr int64_t SMALL_WORK = 64 * 64 * 64;  // multiplications worth another t
 
 // The same product with its factors and its result transposed.
 Product turned(const Product& p) {
-  const auto turn = [](const Matrix& m) { return Matrix{m.data, m.column, m.row}; };
+  const auto turn = [](const Matrix& m) { return Matrix{m.data, m.column, m.row, m.dtype}; };
   return {p.n, p.m, p.k, turn(p.b), turn(p.a), turn(p.out)};
 }
 int64_t roundUp(int64_t v, int64_t to) { return (v + to - 1) / to * to; }

@@ -17,6 +17,8 @@ export const UNVOUCHED: Readonly<Record<string, string>> = {
   qmatmul: 'made of dequantized blocks, which gguf-py and ggml vouch for',
   matmulExperts: 'made of products, which PyTorch vouches for; whole mixtures by transformers in the tests of models',
   geluGrad: "gelu's gradient, which PyTorch vouches for in the cases of gelu",
+  bmmWidened: 'made of products and casts, which PyTorch vouches for',
+  matmulWidened: 'made of products and casts, which PyTorch vouches for',
   f8matmul: 'made of products, which PyTorch vouches for, with weights decoded from 8 bits as its casts decode them',
   qmatmulExperts: 'made of dequantized blocks, which gguf-py and ggml vouch for',
   maxPool2dWithIndices: "the places that maxPool2d's gradient goes to, which PyTorch vouches for",

@@ -82,7 +82,7 @@ const fold: Rule = (call) => call.run(call.wholes().map(folded)).map((t) => unfo
 const products: Rule = (call) => {
   if (call.inputs.length !== 2) return undefined;
   const [x, y] = broadcasting(call);
-  return [x.matmul(y)];
+  return call.row.mixed ? call.run([x, y]) : [x.matmul(y)];
 };
 
 /** Rows by number, with a number for every element: what differs from example to example is a gather. */

@@ -17,6 +17,7 @@ import {
 } from '../../kernels/declare.js';
 import type { View } from '../backend.js';
 import type { Served } from './libraries.js';
+import { inType } from './movement.js';
 import {
   alignmentOf,
   at,
@@ -25,6 +26,7 @@ import {
   type FamilyPlan,
   launch,
   type Launches,
+  permuted,
   places,
   type Plan,
   Planner,
@@ -287,13 +289,21 @@ interface Operands {
   readonly parts: readonly BatchPart[];
 }
 
+/** A side in the result's type; a matrix that lies turned stays so, since kernels are chosen by how sides lie. */
+function widened(p: Planner, v: View, dtype: DType): View {
+  if (v.dtype === dtype) return v;
+  const { rank, strides } = v.layout;
+  const turn = [...Array.from({ length: rank - 2 }, (_, i) => i), rank - 1, rank - 2];
+  return strides[rank - 2] === 1 ? permuted(inType(p, permuted(v, turn), dtype), turn) : inType(p, v, dtype);
+}
+
 export const planMatmul: FamilyPlan<unknown, unknown> = (p, _row, [lhs, rhs, added], [out]) => {
   const batch = out.layout.shape.slice(0, -2);
   const [m, n] = out.layout.shape.slice(-2);
   const k = lhs.layout.shape[lhs.layout.rank - 1];
   if (k === 0) return p.fill(out, 0);
   const a = broadcastBatch(lhs, batch);
-  const b = broadcastBatch(rhs, batch);
+  const b = broadcastBatch(widened(p, rhs, out.dtype), batch);
   const bias = added && p.dense(added, 16);
   const product = { a, b, out, bias, m, n, k, parts: mergeBatch(batch, a.layout.strides, b.layout.strides) };
   const library = libraryProduct(p.served, product);
