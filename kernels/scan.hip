@@ -9,27 +9,7 @@
 //   cumsum_cols   [outer, n, inner]: a thread a chunk of a column, neighbours read together; with several chunks,
 //                 `offsets` [outer, chunks, inner] says where each begins
 //   cumsum_col_sums  sums of the chunks; their running sums, exclusive, are cumsum_cols again
-#include "block.h"
-
-/** Sum of the values of the threads before this one in the block (256 threads), and of all. */
-template <class A> WICK_FN A block_scan(A value, A* slots, A& total) {
-  A sum = value;
-  for (u32 d = 1; d < WICK_WAVE; d *= 2) {
-    const A before = shfl_up(sum, d, WICK_WAVE);
-    if (lane_id() >= d) sum += before;
-  }
-  const A ahead = shfl_up(sum, 1, WICK_WAVE);
-  __syncthreads();
-  if (lane_id() == WICK_WAVE - 1) slots[wave_id()] = sum;
-  __syncthreads();
-  A base = 0;
-  total = 0;
-  for (u32 w = 0; w < 256 / WICK_WAVE; w++) {
-    if (w == wave_id()) base = total;
-    total += slots[w];
-  }
-  return lane_id() ? base + ahead : base;
-}
+#include "block-scan.h"
 
 constexpr int SCAN_EACH = 4;  // elements a thread and round
 
@@ -49,7 +29,7 @@ WICK_FN void cumsum_rows(const S* src, D* dst, const typename TotalOf<S>::sum* o
       v[e] = i < to ? (A)to_compute(src[row * n + (reverse ? n - 1 - i : i)]) : (A)0;
       sum += v[e];
     }
-    A at = carry + block_scan(sum, slots, total);
+    A at = carry + block_scan<256>(sum, slots, total);
 #pragma unroll
     for (int e = 0; e < SCAN_EACH; e++) {
       const i64 i = base + threadIdx.x * SCAN_EACH + e;
@@ -82,7 +62,7 @@ WICK_FN void cumsum_packs(const S* src, S* dst, const compute_t<S>* offsets, i64
       sum += v[e];
     }
     if (mine + 256 * V < to) load_v<V>(line + mine + 256 * V, next);
-    A at = carry + block_scan(sum, slots, total);
+    A at = carry + block_scan<256>(sum, slots, total);
 #pragma unroll
     for (int e = 0; e < V; e++) {
       const A after = at + v[e];

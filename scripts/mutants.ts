@@ -56,6 +56,7 @@ const GUARDS: Readonly<Record<string, Guard>> = {
   'attention-split.h': { ops: ['sdpa', 'sdpaRun'], tests: ['kernels-attention', 'engine-decode'] },
   'attention-tile.h': { ops: ['sdpa', 'sdpaBackward'], tests: ['kernels-attention'] },
   'candle/binary.hip': { tests: ['kernels-golden'] },
+  'block-scan.h': { ops: ['cumsum', 'flagStarts'], tests: ['kernels-structured'] },
   'block.h': {
     ops: ['sum', 'max', 'argmax', 'softmax', 'layerNorm'],
     tests: ['kernels-structured', 'kernels-structured-golden'],
@@ -98,6 +99,7 @@ const GUARDS: Readonly<Record<string, Guard>> = {
   'norm-gradients.h': { ops: ['layerNormBackward', 'rmsNormBackward'], tests: ['kernels-structured'] },
   'norm.hip': { ops: ['layerNorm', 'rmsNorm'], tests: ['kernels-structured', 'kernels-structured-golden'] },
   'pool.h': { ops: ['avgPool2d', 'maxPool2d'], tests: ['kernels-structured', 'kernels-structured-golden'] },
+  'pick.hip': { ops: ['flagStarts', 'flagPlaces', 'flagTake', 'flagPut'] },
   'pool.hip': { ops: ['avgPool2d', 'maxPool2d'], tests: ['kernels-structured'] },
   'portable.h': { ops: ['exp', 'sum'], tests: ['kernels-conversions', 'kernels-structured'] },
   'portable/access.h': { ops: ['sum', 'softmax'], tests: ['kernels-structured', 'kernels-quantized'] },

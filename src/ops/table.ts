@@ -21,6 +21,7 @@ import { movementOps } from './movement.js';
 import { norm } from './norm.js';
 import { numericOps } from './numeric.js';
 import type { ElementwiseRow, MethodsOf, Row } from './op.js';
+import { pickOps } from './pick.js';
 import { placingOps } from './placing.js';
 import { pool } from './pool.js';
 import { quantized } from './quantized.js';
@@ -56,6 +57,7 @@ export const OPS = {
   ...pool,
   ...resample,
   ...sort,
+  ...pickOps,
   ...random,
   ...softmax,
   ...norm,

@@ -2,7 +2,6 @@
 import { ArgumentError, ShapeError } from '../base/errors.js';
 import { broadcastShapes, formatShape, sameShape } from '../base/shape.js';
 import { flatPlaces } from '../ops/arrange.js';
-import { tensor } from './create.js';
 import type { Tensor } from './tensor.js';
 
 /**
@@ -125,16 +124,20 @@ function checkIndex(x: Tensor, dim: number, i: number): number {
   return i < 0 ? i + n : i;
 }
 
-/** Positions of the elements that are not 0, as [count, rank] i64. The host reads x, since the count is in the data. */
+/** Flags one after another, the counts by which kernels find their places, and how many are set: that the host reads. */
+function counted(x: Tensor): { flags: Tensor; before: Tensor; count: number } {
+  void x.memory; // an example of a vmap says here that its numbers are asked for
+  const own = x.detach();
+  const flags = (own.dtype === 'bool' || own.dtype === 'u8' ? own : own.ne(0)).contiguous();
+  const before = flags.flagStarts();
+  return { flags, before, count: before.narrow(0, before.size - 1, 1).item() };
+}
+
+/** Positions of the elements that are not 0, as [count, rank] i64. The host waits for their number alone. */
 export function nonzero(x: Tensor): Tensor {
-  const flags = x.ne(0).bytesSync();
-  const found: bigint[] = [];
-  const strides = x.shape.map((_, i) => x.shape.slice(i + 1).reduce((a, b) => a * b, 1));
-  flags.forEach((f, i) => {
-    if (f) x.shape.forEach((d, k) => found.push(BigInt(Math.floor(i / strides[k]) % d)));
-  });
-  const count = x.rank === 0 ? flags[0] : found.length / x.rank;
-  return tensor(BigInt64Array.from(found), { shape: [count, x.rank], device: x.device });
+  const { flags, before, count } = counted(x);
+  if (count === 0 || x.rank === 0) return x.detach().newZeros([count, x.rank], 'i64');
+  return flags.flagPlaces(before, count).t();
 }
 
 function requireOn(x: Tensor, mask: Tensor, dim: number): void {
@@ -147,20 +150,16 @@ function requireOn(x: Tensor, mask: Tensor, dim: number): void {
 /** Elements of x along dims dim..dim+mask.rank where the mask is not 0, those dimensions joined into one. */
 function selectMasked(x: Tensor, mask: Tensor, dim: number): Tensor {
   requireOn(x, mask, dim);
-  const flags = mask.ne(0).bytesSync();
-  const ids: bigint[] = [];
-  flags.forEach((f, i) => {
-    if (f) ids.push(BigInt(i));
-  });
   const joined =
     mask.rank === 0
       ? x.unsqueeze(dim)
       : x.reshape([...x.shape.slice(0, dim), mask.size, ...x.shape.slice(dim + mask.rank)]);
-  return joined.indexSelect(dim, tensor(BigInt64Array.from(ids), { device: x.device }));
+  return joined.indexSelect(dim, nonzero(mask.flatten()).squeeze(1));
 }
 
 /** Elements where the mask is not 0, as a vector; both are broadcast to one shape. Rows by a mask are `x.at(mask)`. */
 export function maskedSelect(x: Tensor, mask: Tensor): Tensor {
   const shape = broadcastShapes('maskedSelect', x.shape, mask.shape);
-  return selectMasked(x.broadcastTo(shape), mask.broadcastTo(shape), 0);
+  const { flags, before, count } = counted(mask.broadcastTo(shape).flatten());
+  return x.broadcastTo(shape).flatten().flagTake(flags, before, count);
 }

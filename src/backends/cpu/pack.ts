@@ -56,6 +56,7 @@ const PACKS: { readonly [F in KernelFamily]?: Pack } = {
   norm: (block, at, p) => put(block, at, [p.eps, flag(p.weight), flag(p.bias)]),
   rope: nothing,
   experts: nothing,
+  pick: nothing, // what counts need no numbers; others name theirs
   // Floats in 8 bits are no blocks and have no type.
   quantized: (block, at, p) => put(block, at, p.type === undefined ? [] : [ggmlType(p.type).id, flag(p.quick)]),
   attention: (block, at, p) =>

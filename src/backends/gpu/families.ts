@@ -25,6 +25,7 @@ import { WEIGHTS, planQuantized } from './quantized.js';
 import { FILL, planCast, planCopy, planFill } from './movement.js';
 import { NORM, planNorm } from './norm.js';
 import type { Served } from './libraries.js';
+import { PICK, planPick } from './pick.js';
 import { type FamilyPlan, type Plan, Planner } from './plan.js';
 import { POOL, planPool } from './pool.js';
 import { RANDOM, planRandom } from './random.js';
@@ -53,6 +54,7 @@ const PLANS: Readonly<Record<RunRow['family'], FamilyPlan<any, any>>> = {
   rope: planRope,
   index: planIndex,
   sort: planSort,
+  pick: planPick,
   random: planRandom,
   pool: planPool,
   attention: planAttention,
@@ -103,6 +105,7 @@ export const FAMILY_MODULES: readonly KernelModule[] = [
   SCAN,
   SOFTMAX,
   SORT,
+  PICK,
   TRAINING,
   WEIGHTS,
   EXPERTS,
