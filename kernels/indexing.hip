@@ -136,26 +136,30 @@ WICK_FN void scatter_sorted(const u32* order, const u32* sorted, const S* src, S
 
 /** One run of equal indices: rows of src are added to row `at` of dst in the order they came. */
 template <class S>
-WICK_FN void add_sorted(const u32* order, const u32* sorted, const S* src, S* dst, u64 n, u64 dst_dim, u64 right) {
+WICK_FN void add_sorted(const u32* order, const u32* sorted, const S* src, S* dst, u64 left, u64 n, u64 dst_dim,
+                        u64 right) {
   // blockIdx.y is the left index; each block looks at 8 positions, 32 threads each, and works only where a run begins.
-  const u64 j = (u64)blockIdx.x * 8 + threadIdx.y, l = blockIdx.y;
+  const u64 j = (u64)blockIdx.x * 8 + threadIdx.y;
   if (j >= n || (j > 0 && sorted[j] == sorted[j - 1])) return;
   const u32 at = sorted[j];
-  if (at >= dst_dim) {
-    if (at != BAD_KEY) return;
-    ROLLED
-    for (u64 r = threadIdx.x; r < right; r += 32) spoil(dst + l * dst_dim * right + r, dst_dim, right);
-    return;
-  }
-  if (sorted[n - 1] == BAD_KEY) return;
+  const bool bad = sorted[n - 1] == BAD_KEY;
+  if (bad ? at != BAD_KEY : at >= dst_dim) return;
   ROLLED
-  for (u64 r = threadIdx.x; r < right; r += 32) {
-    S* to = dst + (l * dst_dim + at) * right + r;
-    typename SumOf<S>::type sum = (typename SumOf<S>::type)to_compute(*to);
+  for (u64 l = blockIdx.y; l < left; l += gridDim.y) {
+    S* const row = dst + l * dst_dim * right;
     ROLLED
-    for (u64 k = j; k < n && sorted[k] == at; k++)
-      sum += (typename SumOf<S>::type)to_compute(src[(l * n + order[k]) * right + r]);
-    *to = from_compute<S>(sum);
+    for (u64 r = threadIdx.x; r < right; r += 32) {
+      if (bad) {
+        spoil(row + r, dst_dim, right);
+        continue;
+      }
+      S* to = row + at * right + r;
+      typename SumOf<S>::type sum = (typename SumOf<S>::type)to_compute(*to);
+      ROLLED
+      for (u64 k = j; k < n && sorted[k] == at; k++)
+        sum += (typename SumOf<S>::type)to_compute(src[(l * n + order[k]) * right + r]);
+      *to = from_compute<S>(sum);
+    }
   }
 }
 /**

@@ -26,7 +26,18 @@ import {
 import { libraryAttention } from './attention-library.js';
 import { planIndex } from './indexing.js';
 import { inType } from './movement.js';
-import { addressOf, FAULT, type FamilyPlan, type Launch, permuted, Planner, viewOf } from './plan.js';
+import {
+  addressOf,
+  FAULT,
+  type FamilyPlan,
+  inTurns,
+  type Launch,
+  MOST_BLOCKS,
+  permuted,
+  Planner,
+  rowsFrom,
+  viewOf,
+} from './plan.js';
 import { planDecode } from './quantized.js';
 
 /** A few queries over many keys: blocks for parts of the keys, joined afterwards. */
@@ -136,7 +147,8 @@ const keptRows = (p: Planner, v: View, multiple: number, layout: SdpaParams['lay
   return turned(fits && unitRows(v.layout) ? v : p.dense(v, 16), layout);
 };
 
-type Plan = FamilyPlan<RowOf<'attention'>, SdpaParams>;
+/** `filled`: results of packed sequences are there, for some of them at a time. */
+type Plan = FamilyPlan<RowOf<'attention'>, SdpaParams & { readonly filled?: boolean }>;
 const enqueue = (p: Planner, launches: readonly Launch[]): void => p.run({ launches, scratch: 0 });
 /** The library's attention where it serves, with our own kernels beside it; else those alone. */
 function served(
@@ -187,7 +199,7 @@ const forward: Plan = (p, row, inputs, [out, lse], o) => {
   };
   const { batch, heads, tq, dim } = call;
   if (tq === 0 || batch === 0) return;
-  if (packed) p.fill(out, 0); // rows that belong to no sequence
+  if (packed && !o.filled) p.fill(out, 0); // rows that belong to no sequence
   if (tq > SPLIT_QUERIES || dtype === 'f64' || packed)
     return served(p, 'forward', { ...call, out: turned(out, o.layout) }, o, (own) =>
       own.run(forwardLaunches(call, dtype, p.device)),
@@ -207,7 +219,7 @@ const backward: Plan = (p, _row, inputs, outputs, o) => {
   const lse = inType(p, inputs[4], sums);
   const result = isResult(inputs[5].layout) ? rowsOf(p, inputs[5], o.layout) : undefined;
   const [dq, dk, dv] = outputs.map((x) => turned(x, o.layout));
-  if (packed) for (const out of outputs) p.fill(out, 0);
+  if (packed && !o.filled) for (const out of outputs) p.fill(out, 0);
   const call: AttentionCall = {
     ...common(p, inputs, extra, o),
     lse,
@@ -262,5 +274,30 @@ const delta: Plan = (p, _row, inputs, [sums], { layout }) => {
 };
 
 const PASSES: Readonly<Record<RowOf<'attention'>['kernel']['pass'], Plan>> = { forward, backward, delta };
-export const planAttention: Plan = (p, row, inputs, outputs, params) =>
-  PASSES[row.kernel.pass](p, row, inputs, outputs, params);
+/** Operands before the extras: queries, keys, values, and what a backward pass has besides. */
+const OPERANDS: Readonly<Record<keyof typeof PASSES, number>> = { forward: 3, backward: 6, delta: 2 };
+export const planAttention: Plan = (p, row, inputs, outputs, params) => {
+  const { pass } = row.kernel;
+  const count = OPERANDS[pass];
+  const [operands, rest] = [inputs.slice(0, count), inputs.slice(count)];
+  const extra = extrasOf(rest, params.extras ?? []);
+  const { rows, batch } = sizesOf(inputs[0].layout.shape, params.layout);
+  const sequences = extra.qStarts ? extra.qStarts.layout.shape[0] - 1 : batch;
+  // A block of few queries takes one of them, so that rows of a grid are sequences times queries there.
+  const most = Math.floor(MOST_BLOCKS[2] / (pass === 'forward' && rows <= SPLIT_QUERIES ? Math.max(1, rows) : 1));
+  if (sequences <= most) return PASSES[pass](p, row, inputs, outputs, params);
+  if (extra.qStarts) for (const out of outputs) p.fill(out, 0);
+  inTurns(sequences, most, (from, size) => {
+    const some = (v: View): View => (extra.qStarts ? v : rowsFrom(v, from, size));
+    const kept = (v: View, i: number): View => (extra.pages && (i === 1 || i === 2) ? v : some(v));
+    const extras = rest.map((v, i) => rowsFrom(v, ...EXTRA_ROWS[params.extras[i]](from, size, v.layout.shape[0])));
+    PASSES[pass](p, row, [...operands.map(kept), ...extras], outputs.map(some), { ...params, filled: true });
+  });
+};
+type Rows = (from: number, size: number, all: number) => [from: number, size: number];
+const [own, boundaries, every]: Rows[] = [(f, n) => [f, n], (f, n) => [f, n + 1], (_f, _n, all) => [0, all]];
+/** Rows of each extra that speak of sequences `from` .. `from + size`. */
+const EXTRA_ROWS: Readonly<Record<Extra, Rows>> = {
+  ...{ mask: own, lengths: own, pages: own, qStarts: boundaries, kStarts: boundaries },
+  ...{ slopes: every, sinks: every },
+};

@@ -6,7 +6,20 @@ import type { KernelRow } from '../../ops/op.js';
 import type { View } from '../backend.js';
 import { groupedLaunch, groupedWay } from './grouped.js';
 import { inType } from './movement.js';
-import { aligned16, ceilDiv, FAULT, type FamilyPlan, launch, packOf, places, type Planner, single } from './plan.js';
+import {
+  aligned16,
+  ceilDiv,
+  FAULT,
+  type FamilyPlan,
+  inTurns,
+  launch,
+  MOST_BLOCKS,
+  packOf,
+  places,
+  type Planner,
+  rowsFrom,
+  single,
+} from './plan.js';
 
 export const EXPERTS = new KernelModule('experts');
 const BLOCK = 256;
@@ -89,7 +102,11 @@ export const planExperts: FamilyPlan<KernelRow, {}> = (p, _row, [activations, we
     dtype: x.dtype as (typeof REAL_TYPES)[number],
     by: words ? ('words' as const) : ('elements' as const),
   };
-  const l = launch(chosenRows, variant, [ceilDiv(rows, ROWS), tokens * chosen], block, args);
-  p.run(single({ ...l, early: true }), { x, w, ids: inType(p, indices, 'i64'), out, fault: FAULT });
+  const ids = inType(p, indices, 'i64');
+  inTurns(tokens, Math.max(1, Math.floor(MOST_BLOCKS[1] / chosen)), (from, size) => {
+    const l = launch(chosenRows, variant, [ceilDiv(rows, ROWS), size * chosen], block, args);
+    const [some, chosenHere, to] = [x, ids, out].map((v) => rowsFrom(v, from, size));
+    p.run(single({ ...l, early: true }), { x: some, w, ids: chosenHere, out: to, fault: FAULT });
+  });
   if (out !== result) p.copy(out, result);
 };

@@ -14,6 +14,7 @@ import {
   type Launch,
   launch,
   type Launches,
+  MOST_BLOCKS,
   places,
   type Pointer,
   powerAbove,
@@ -137,7 +138,7 @@ const addSorted = INDEXING.forTypes(ALL_TYPES, 'add_sorted', (T) => ({
   threads: 256,
   params: {
     ...{ ...typed('const u32*', 'order', 'sorted'), src: `const ${T}*`, dst: `${T}*` },
-    ...typed('u64', 'n', 'dst_dim', 'right'),
+    ...typed('u64', 'left', 'n', 'dst_dim', 'right'),
   },
   call: 'add_sorted',
 }));
@@ -269,12 +270,12 @@ export function indexAddLaunch(
 ): Launches {
   const { sort, keys, sorted, order, scratch } = sortedKeys(1, n);
   const source = { ids: at('ids'), step, keys, fault: at('fault'), n, dim: dstDim };
-  const sums = { order, sorted, ...places('src', 'dst'), n, dst_dim: dstDim, right };
+  const sums = { order, sorted, ...places('src', 'dst'), left, n, dst_dim: dstDim, right };
   return {
     launches: [
       launch(indexKeys, { ids: ids as Ids }, strideGrid(n), 256, source),
       ...sort,
-      launch(addSorted, { dtype: kernelDType(dtype) }, [ceilDiv(n, 8), left], [32, 8], sums),
+      launch(addSorted, { dtype: kernelDType(dtype) }, [ceilDiv(n, 8), Math.min(left, MOST_BLOCKS[1])], [32, 8], sums),
     ],
     scratch,
   };

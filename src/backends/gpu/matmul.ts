@@ -341,7 +341,7 @@ const LARGEST_BATCH = 65535;
 
 function planOwn(p: Planner, product: Operands): void {
   const { a, b, out, bias, m, n, k, parts } = product;
-  if (parts.length > 3 || sizeOf(parts.map((part) => part.size)) > LARGEST_BATCH) return inTurns(p, product);
+  if (parts.length > 3 || sizeOf(parts.map((part) => part.size)) > LARGEST_BATCH) return byBatches(p, product);
   const lastThree = (list: readonly number[], fill: number): [number, number, number] =>
     [fill, fill, fill, ...list].slice(-3) as [number, number, number];
   const operand = (v: View, row: number, kDim: number, side: 'a' | 'b'): Operand => ({
@@ -361,7 +361,7 @@ function planOwn(p: Planner, product: Operands): void {
   p.run(gemmLaunch(out.dtype, shape, p.device), { a, b, c: out, bias });
 }
 
-function inTurns(p: Planner, product: Operands): void {
+function byBatches(p: Planner, product: Operands): void {
   const [first, ...rest] = product.parts;
   const batches = sizeOf(rest.map((part) => part.size));
   const step = rest.length >= 3 ? 1 : Math.max(1, Math.floor(LARGEST_BATCH / Math.max(1, batches)));

@@ -50,6 +50,8 @@ export const triple = (v: number | readonly number[]): Triple => {
   const [x, y = 1, z = 1] = v;
   return [x, y, z];
 };
+/** What drivers take: blocks along x, and along y and z. */
+export const MOST_BLOCKS: Triple = [2 ** 31 - 1, 65535, 65535];
 /** A launch of one variant of a kernel. */
 export const launch = <A extends Axes, P extends Readonly<Record<string, ParamType>>>(
   kernel: Kernel<A, P>,
@@ -58,15 +60,13 @@ export const launch = <A extends Axes, P extends Readonly<Record<string, ParamTy
   block: number | readonly number[],
   args: ArgsOf<P>,
   shared = 0,
-): Launch => ({
-  kernel,
-  variant,
-  symbol: kernel.spec.symbol(variant),
-  grid: triple(grid),
-  block: triple(block),
-  shared,
-  args: args as Launch['args'],
-});
+): Launch => {
+  const blocks = triple(grid);
+  const symbol = kernel.spec.symbol(variant);
+  if (blocks.some((n, i) => n > MOST_BLOCKS[i]))
+    throw new RangeError(`${symbol}: a grid of [${blocks}] blocks is more than a launch takes, [${MOST_BLOCKS}]`);
+  return { kernel, variant, symbol, grid: blocks, block: triple(block), shared, args: args as Launch['args'] };
+};
 export const at = (buffer: string, offset = 0): Pointer => ({ buffer, offset });
 /** Where buffers begin that arguments are named after. */
 export const places = <K extends string>(...names: readonly K[]) =>
@@ -230,6 +230,16 @@ export const alignmentOf = (...views: readonly View[]): number =>
   [16, 8, 4, 2].find((w) => views.every((v) => addressOf(v) % w === 0)) ?? 1;
 export const viewOf = ({ memory, layout, dtype }: View): View => ({ memory, layout, dtype });
 export const permuted = (v: View, dims: readonly number[]): View => ({ ...viewOf(v), layout: v.layout.permute(dims) });
+
+/** The views' rows `from` .. `from + size` of their first dimension. */
+export const rowsFrom = (v: View, from: number, size: number): View => ({
+  ...viewOf(v),
+  layout: v.layout.slice(0, from, size),
+});
+/** Calls f for parts of n rows, each as many as one launch takes. */
+export function inTurns(n: number, most: number, f: (from: number, size: number) => void): void {
+  for (let from = 0; from < n; from += most) f(from, Math.min(most, n - from));
+}
 
 // ---- sizes ----
 

@@ -24,9 +24,12 @@ import {
   ceilDiv,
   FAULT,
   type FamilyPlan,
+  inTurns,
   launch,
+  MOST_BLOCKS,
   permuted,
   type Planner,
+  rowsFrom,
   single,
   strideGrid,
   type Target,
@@ -437,14 +440,18 @@ const planExperts: FamilyPlan<KernelRow, ProductParams> = (p, _row, [activations
   };
   const buffers = { w: blocksOf(p, blocks), ids, x, out, fault: FAULT };
   const block = quickBlock(p.device, type, { rows: 1, columns: 1, sets: rows, n });
-  if (params.quick && x.dtype !== 'f64' && block.held) {
-    const grid = [Math.min(block.blocks, ceilDiv(p.device.multiprocessors, all)), all];
-    const l = launch(quickExperts, { type, dtype: x.dtype as SmallReal }, grid, block.threads, args, block.shared);
-    p.run(single({ ...l, early: true }), buffers);
-  } else {
-    const grid = [ceilDiv(rows, GROUPS * 2), all];
-    p.run(single(launch(exactExperts, { type, dtype: x.dtype as Real }, grid, 32 * GROUPS, args)), buffers);
-  }
+  const quick = params.quick && x.dtype !== 'f64' && block.held;
+  const blocksOfRow = quick
+    ? Math.min(block.blocks, ceilDiv(p.device.multiprocessors, all))
+    : ceilDiv(rows, GROUPS * 2);
+  inTurns(tokens, Math.max(1, Math.floor(MOST_BLOCKS[1] / chosen)), (from, size) => {
+    const grid = [blocksOfRow, size * chosen];
+    const l = quick
+      ? launch(quickExperts, { type, dtype: x.dtype as SmallReal }, grid, block.threads, args, block.shared)
+      : launch(exactExperts, { type, dtype: x.dtype as Real }, grid, 32 * GROUPS, args);
+    const [some, chosenHere, to] = [x, ids, out].map((v) => rowsFrom(v, from, size));
+    p.run(single(quick ? { ...l, early: true } : l), { ...buffers, ids: chosenHere, x: some, out: to });
+  });
 };
 
 /**
@@ -452,6 +459,9 @@ const planExperts: FamilyPlan<KernelRow, ProductParams> = (p, _row, [activations
  * them again.
  */
 const MOST_COLUMNS = { exact: 16, quick: 64 } as const;
+
+/** A contiguous view in another shape. */
+const flat = (v: View, shape: Shape): View => ({ ...viewOf(v), layout: Layout.contiguous(shape, v.layout.offset) });
 
 /** A matrix product with the weights decoded into memory of their own. */
 function planDecoded(p: Planner, given: View, blocks: View, out: View, type: BlockType): void {
@@ -461,7 +471,6 @@ function planDecoded(p: Planner, given: View, blocks: View, out: View, type: Blo
   const m = sizeOf(x.layout.shape) / n;
   const w = p.make([rows, n], x.dtype);
   planDecode(p, blocks, w, type);
-  const flat = (v: View, shape: Shape): View => ({ ...viewOf(v), layout: Layout.contiguous(shape, v.layout.offset) });
   planMatmul(p, undefined, [flat(x, [m, n]), permuted(w, [1, 0])], [flat(out, [m, rows])], undefined);
 }
 
@@ -472,9 +481,14 @@ const planFloat8: FamilyPlan<KernelRow, unknown> = (p, _row, [given, values, sca
   // As many rounds as are needed, with as many threads as have work in each.
   const words = n / 16;
   const threads = Math.ceil(words / ceilDiv(words, 256) / p.device.warp) * p.device.warp;
-  const args = { w: at('w'), scales: at('scales'), x: at('x'), out: at('out'), rows, columns: m, n };
-  const l = launch(float8, { dtype: x.dtype as Real }, [ceilDiv(rows, FLOAT8_ROWS), m], threads, args);
-  p.run(single({ ...l, early: true }), { w: p.dense(values, 16), scales: p.dense(scales), x, out });
+  const [w, weightScales] = [p.dense(values, 16), p.dense(scales)];
+  const [from, to] = [flat(x, [m, n]), flat(out, [m, rows])];
+  inTurns(m, MOST_BLOCKS[1], (first, size) => {
+    const args = { w: at('w'), scales: at('scales'), x: at('x'), out: at('out'), rows, columns: size, n };
+    const l = launch(float8, { dtype: x.dtype as Real }, [ceilDiv(rows, FLOAT8_ROWS), size], threads, args);
+    const [some, here] = [from, to].map((v) => rowsFrom(v, first, size));
+    p.run(single({ ...l, early: true }), { w, scales: weightScales, x: some, out: here });
+  });
 };
 
 const PLANS = new Map<unknown, FamilyPlan<KernelRow, any>>([
@@ -496,9 +510,9 @@ export const planQuantized: FamilyPlan<KernelRow, BlockParams | DecodeParams | P
   const [x, blocks] = inputs;
   const most = MOST_COLUMNS['quick' in params && params.quick && x.dtype !== 'f64' ? 'quick' : 'exact'];
   const many = row === (quantized.qmatmul as unknown) && sizeOf(x.layout.shape) > most * x.layout.shape.at(-1)!;
-  if (many && out.layout.isContiguous) return planDecoded(p, x, blocks, out, params.type);
   // Kernels write dense results.
   const dense = out.layout.isContiguous ? out : p.make(out.layout.shape, out.dtype);
-  (PLANS.get(row) as FamilyPlan<KernelRow, unknown>)(p, row, inputs, [dense], params);
+  if (many) planDecoded(p, x, blocks, dense, params.type);
+  else (PLANS.get(row) as FamilyPlan<KernelRow, unknown>)(p, row, inputs, [dense], params);
   if (dense !== out) p.copy(dense, out);
 };
