@@ -36,7 +36,7 @@ export class OpMarks {
     };
     backend.runChain = (steps, inputs, out) => {
       this.#plain.runChain(steps, inputs, out);
-      const name = steps.map((s) => s.row.name).join('+');
+      const name = steps.map((s) => ('row' in s ? s.row.name : 'number')).join('+');
       this.#mark(name, `${name} ${shapes(inputs)}`);
     };
   }

@@ -80,6 +80,9 @@ function expected(c: Chain, values: readonly Value[], scalars: readonly number[]
       d = step.cast;
       const from = inputs[0];
       v = castValue(from, d);
+    } else if ('constant' in step) {
+      d = step.constant;
+      v = scalars[s++];
     } else {
       d = step.row.result === 'same' ? step.dtype : step.row.result;
       const own = step.row.scalars.map(() => scalars[s++]);

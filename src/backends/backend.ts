@@ -1,5 +1,5 @@
 // The seam between tensors and devices: memory, copies, and running a row on operands of any layout.
-import type { DType } from '../base/dtype.js';
+import type { DType, Value } from '../base/dtype.js';
 import type { Layout } from '../base/layout.js';
 import type { Params, RunRow } from '../ops/op.js';
 import type { GpuBackend } from './gpu/gpu.js';
@@ -35,8 +35,9 @@ export interface MemoryStats {
   readonly peakBytes: number;
 }
 
-/** One step of a chain: a row on values numbered inputs first, then the results of the steps before. */
-export interface ChainStep {
+/** One step of a chain: a row on values numbered inputs first, then the results of the steps before; or a number. */
+export type ChainStep = RowStep | { readonly constant: Value; readonly dtype: DType };
+export interface RowStep {
   /** Elementwise, or a cast, whose `dtype` is then the one cast to. */
   readonly row: RunRow;
   readonly dtype: DType;
@@ -73,6 +74,8 @@ export interface Backend {
    * nothing is gained.
    */
   runChain?(steps: readonly ChainStep[], inputs: readonly View[], out: View): void;
+  /** Whether results of so many elements are worth a kernel of their own for the steps of one op. */
+  worthChain?(elements: number): boolean;
   /** true, or the sentence that errors, skips and docs print. */
   supports(row: RunRow, dtype: DType): true | string;
   /** From this size of a matrix on factorizations are worth a call of the device's library; 0 unless said. */

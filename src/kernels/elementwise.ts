@@ -9,7 +9,9 @@ import { assemble, moduleText, type Unit } from './source.js';
 /** One step of a chain. Values are numbered: the inputs first, then the result of each step. */
 export type Step =
   | { readonly row: ElementwiseRow<any>; readonly dtype: DType; readonly args: readonly number[] }
-  | { readonly cast: DType; readonly args: readonly [number] };
+  | { readonly cast: DType; readonly args: readonly [number] }
+  /** A number of that dtype, which is passed like a row's. */
+  | { readonly constant: DType; readonly args: readonly [] };
 
 /** What one kernel computes: results of every step are rounded to their dtype, so fusing never changes a bit. */
 export interface Chain {
@@ -46,7 +48,11 @@ export const VARIANTS = ['flat', 'groups', 'groups64', 'strided', 'strided64', '
 export type Variant = (typeof VARIANTS)[number];
 
 const stepDType = (s: Step): DType =>
-  kernelDType('cast' in s ? s.cast : s.row.result === 'same' ? s.dtype : s.row.result);
+  kernelDType('constant' in s ? s.constant : 'cast' in s ? s.cast : s.row.result === 'same' ? s.dtype : s.row.result);
+const partName = (s: Step): string =>
+  'constant' in s ? `number_${s.constant}` : 'cast' in s ? `cast_${s.cast}` : `${s.row.name}_${s.dtype}`;
+const stepScalars = (s: Step): readonly DType[] =>
+  'constant' in s ? [computeDType(s.constant)] : 'cast' in s ? [] : s.row.scalars.map(() => computeDType(s.dtype));
 
 /** A chain with its name and scalars worked out. */
 export function chain(inputs: readonly DType[], steps: readonly Step[]): Chain {
@@ -59,12 +65,12 @@ export function chain(inputs: readonly DType[], steps: readonly Step[]): Chain {
         throw new ArgumentError(`fused elementwise chain: step ${i} takes value ${a}, which comes later or never`);
     }
   });
+  // Values from 10 on are told apart from two below it.
   const parts = steps.map(
-    (s) =>
-      ('cast' in s ? `cast_${s.cast}` : `${s.row.name}_${s.dtype}`) + (steps.length > 1 ? `_${s.args.join('')}` : ''),
+    (s) => partName(s) + (steps.length > 1 ? `_${s.args.join(s.args.some((a) => a > 9) ? '_' : '')}` : ''),
   );
-  const scalars = steps.flatMap((s) => ('cast' in s ? [] : s.row.scalars.map(() => computeDType(s.dtype))));
-  const plain = steps.length === 1 && !('cast' in steps[0]);
+  const scalars = steps.flatMap(stepScalars);
+  const plain = steps.length === 1 && 'row' in steps[0];
   return {
     name: plain ? parts[0] : [inputs.join('_'), ...parts].join('_'),
     inputs,
@@ -120,6 +126,7 @@ function functor(c: Chain): string {
   const lines = c.steps.map((s, i): string => {
     const to = `const ${CTYPE[stepDType(s)]} v${c.inputs.length + i} = `;
     if ('cast' in s) return `${to}${castText(s.cast, `v${s.args[0]}`, dtypes[s.args[0]])};`;
+    if ('constant' in s) return `${to}from_compute<${CTYPE[stepDType(s)]}>(${SCALAR(scalar++)});`;
     const S = CTYPE[s.dtype];
     const T = CTYPE[computeDType(s.dtype)];
     const masked = isMasked(s.row);

@@ -24,6 +24,7 @@ import { checkDTypes, checkParams, differ, launch } from './guard.js';
 import { innermost } from './levels.js';
 import { takePlace } from './product-place.js';
 import { Tensor } from './tensor.js';
+import { postponed, runWaiting } from './waiting.js';
 
 const COPY = movementOps.copy as unknown as KernelRow;
 const CAST = movementOps.castTo as unknown as KernelRow;
@@ -138,6 +139,8 @@ function runElementwise(row: ElementwiseRow<any>, inputs: readonly Tensor[], par
   const like = inputs[0].layout;
   const shape = equal ? like.shape : sharedShape(row.name, inputs);
   const result = row.result === 'same' ? dtype : row.result;
+  const late = tracer ? undefined : postponed(row, inputs, params, shape, result, device);
+  if (late) return late;
   const out = equal && like.isPlain ? Tensor.ofLayout(like, result, device) : Tensor.empty(shape, result, device);
   if (tracer) return tracer.run(row, inputs, out, params), out;
   if (out.size > 0)
@@ -163,6 +166,10 @@ function runKernel(row: KernelRow<any>, inputs: readonly Tensor[], params: Param
   const sigs = row.infer(inputs.map(sigOf), params);
   checkDTypes(row, inputs);
   checkSupport(device, row, inputs.length > 0 ? inputs[0].dtype : sigs[0].dtype);
+  if (row.family === 'cast' && !tracer && inputs[0].dtype !== sigs[0].dtype) {
+    const late = postponed(row, inputs, params, sigs[0].shape, sigs[0].dtype, device);
+    if (late) return [late];
+  }
   const outs = sigs.map((s) => resultOf(row, s, device));
   if (tracer) return tracer.run(row, inputs, outs[0], params), outs;
   if (anyElements(outs)) launch(device.backend, row, inputs, outs, params);
@@ -358,6 +365,7 @@ export function drawInto(row: KernelRow<any>, device: Device, stream: Tensor, pa
 export function storeRows(dst: Tensor, ids: Tensor, src: Tensor): void {
   sameDevice('storeRows', [dst, ids, src]);
   storeRow.infer([dst, ids, src], {});
+  runWaiting();
   checkSupport(dst.device, storeRow, dst.dtype);
   if (src.size === 0) return;
   launch(dst.device.backend, storeRow, [dst, ids, src], [dst], { dim: 0 });
@@ -371,6 +379,7 @@ export function castInto(dst: Tensor, src: Tensor): void {
   if (!sameShape(dst.shape, src.shape))
     throw new ShapeError(`castInto: ${formatShape(src.shape)} does not fit ${formatShape(dst.shape)}`);
   checkSupport(dst.device, CAST, src.dtype);
+  runWaiting();
   if (dst.size > 0) launch(dst.device.backend, CAST, [src], [dst], { dtype: dst.dtype });
   dst.storage.version++;
 }
@@ -388,6 +397,7 @@ export function copyInto(dst: Tensor, src: Tensor): void {
       `assign: elements of ${formatShape(dst.shape)} along dimension ${twice} are one and the same in memory; ` +
         'copy() first',
     );
+  runWaiting();
   const from = broadcast(src, 'assign', dst.shape);
   // The source may be a view of the destination.
   const safe = src.storage === dst.storage ? src.copy() : undefined;

@@ -1,5 +1,5 @@
 // Functions of elementwise ops as one kernel: traced once per dtypes and device, then launched whole.
-import type { ChainStep } from '../backends/backend.js';
+import type { RowStep } from '../backends/backend.js';
 import { kernelDType } from '../base/dtype.js';
 import { ArgumentError, UnsupportedError } from '../base/errors.js';
 import { broadcastShapes } from '../base/shape.js';
@@ -15,7 +15,7 @@ import { Tensor } from './tensor.js';
  * What a call of the function does: steps over its arguments and what else it reads (numbers, tensors it closes over).
  */
 interface Traced {
-  readonly steps: readonly ChainStep[];
+  readonly steps: readonly RowStep[];
   readonly captured: readonly Tensor[];
   readonly result: Tensor['dtype'];
 }
@@ -28,13 +28,13 @@ class Recorder implements Tracer {
     readonly row: RunRow;
     readonly inputs: readonly Tensor[];
     readonly out: Tensor;
-    readonly params: ChainStep['params'];
+    readonly params: RowStep['params'];
   }[] = [];
   constructor(inputs: readonly Tensor[]) {
     this.values = [...inputs];
     this.arguments = inputs.length;
   }
-  run(row: RunRow, inputs: readonly Tensor[], out: Tensor, params: ChainStep['params']): void {
+  run(row: RunRow, inputs: readonly Tensor[], out: Tensor, params: RowStep['params']): void {
     if (row.family !== 'elementwise' && row.family !== 'cast')
       throw new UnsupportedError(`fuse: ${row.name} is not an elementwise op; call it outside the fused function`);
     this.made.push({ row, inputs, out, params });
@@ -57,7 +57,7 @@ class Recorder implements Tracer {
     );
     const order = [...this.values, ...captured, ...used.map((s) => s.out)];
     const steps = used.map(
-      (s): ChainStep => ({
+      (s): RowStep => ({
         row: s.row,
         dtype: s.row.family === 'cast' ? s.out.dtype : kernelDType(s.inputs[s.inputs.length - 1].dtype),
         args: s.inputs.map((t) => order.indexOf(t)),

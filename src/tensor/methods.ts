@@ -24,6 +24,7 @@ import { answerOtherNames } from './other-names.js';
 import { parameterCount } from './parameter-count.js';
 import { stepRecording } from './step-recording.js';
 import { connect, Tensor } from './tensor.js';
+import { composed } from './waiting.js';
 import { transfer } from './transfer.js';
 
 const kindOf = (v: unknown): string =>
@@ -75,7 +76,7 @@ function method(row: Row): (this: Tensor, ...args: never[]) => unknown {
     return function (this: Tensor, ...args: never[]) {
       if (args.length > most) refuseMore(row, args, most);
       try {
-        return compose(this, ...args);
+        return composed(() => compose(this, ...args));
       } catch (e) {
         throw named(row, args, e);
       }

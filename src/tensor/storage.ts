@@ -74,10 +74,18 @@ export class Storage {
   #watch: Watch | undefined;
   /** Bytes to take again, while the block is given back and handles stay. */
   #away: number | undefined;
+  /** Bytes that nobody has asked for yet, and what fills them then. */
+  #later: { readonly bytes: number; readonly fill: (memory: Memory) => void } | undefined;
 
-  constructor(backend: Backend, bytes: number) {
+  /** With `fill`, memory is taken and filled when it is first asked for. */
+  constructor(backend: Backend, bytes: number, fill?: (memory: Memory) => void) {
     this.backend = backend;
-    this.#memory = this.#taken(bytes);
+    if (fill) this.#later = { bytes, fill };
+    else this.#memory = this.#taken(bytes);
+  }
+  /** What the block holds or will hold. */
+  get bytes(): number {
+    return this.#later?.bytes ?? this.memory.bytes;
   }
   #taken(bytes: number): Memory {
     const { backend } = this;
@@ -95,6 +103,18 @@ export class Storage {
   }
 
   get memory(): Memory {
+    const later = this.#later;
+    if (later) {
+      this.#later = undefined;
+      this.#memory = this.#taken(later.bytes);
+      try {
+        later.fill(this.#memory);
+      } catch (e) {
+        this.#give();
+        this.#later = later;
+        throw e;
+      }
+    }
     if (this.#memory === undefined)
       throw new DisposedError(
         this.#away === undefined
@@ -116,7 +136,7 @@ export class Storage {
   }
 
   get freed(): boolean {
-    return this.#memory === undefined;
+    return this.#memory === undefined && this.#later === undefined;
   }
 
   retain(): this {
@@ -127,6 +147,7 @@ export class Storage {
   release(): void {
     if (--this.#handles > 0) return;
     this.#away = undefined;
+    this.#later = undefined;
     this.#give();
   }
   #give(): void {

@@ -166,6 +166,12 @@ export class Tensor {
     return new Tensor(device, new Storage(device.backend, layout.size * bytesOf(dtype)), layout, dtype);
   }
 
+  /** Memory that is taken and filled when it is first asked for. */
+  static later(shape: Shape, dtype: DType, device: Device, fill: (memory: Memory) => void): Tensor {
+    const layout = Layout.contiguous(shape);
+    return new Tensor(device, new Storage(device.backend, layout.size * bytesOf(dtype), fill), layout, dtype);
+  }
+
   /** Raw little-endian elements. */
   static fromBytes(bytes: Uint8Array, shape: Shape, dtype: DType, device: Device): Tensor {
     const want = sizeOf(shape) * bytesOf(dtype);
@@ -219,7 +225,8 @@ export class Tensor {
 
   /** Another tensor over the same storage. */
   withLayout(layout: Layout): Tensor {
-    const { bytes } = this.memory;
+    if (this.#disposed) void this.memory; // says so
+    const { bytes } = this.storage;
     if (!layout.fits(bytes / bytesOf(this.dtype)))
       throw new ShapeError(
         `withLayout: shape ${formatShape(layout.shape)} with strides ${formatShape(layout.strides)} from ` +

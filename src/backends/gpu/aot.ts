@@ -27,7 +27,7 @@ export interface Job {
   readonly launchedOn?: (arch: string) => boolean;
 }
 
-const rowNames = (c: Chain): string[] => c.steps.flatMap((s) => ('cast' in s ? ['cast'] : [s.row.name]));
+const rowNames = (c: Chain): string[] => c.steps.flatMap((s) => ('row' in s ? [s.row.name] : ['cast']));
 const ofChain = (c: Chain): Job[] => {
   const names = ['elementwise', ...(c.steps.length === 0 ? ['copy'] : rowNames(c))];
   return variantsOf(c).map((v) => ({ symbol: symbolFor(c, v), names, unit: () => elementwiseUnit([c], [v]) }));

@@ -1,6 +1,6 @@
 // Elementwise rows on a GPU: the kernel for a set of layouts is chosen, its arguments are packed (layouts travel by value,
 // so nothing is uploaded) and it is launched; the flat one, where all is contiguous, without a plan.
-import { bytesOf, type DType, DTYPE, type Value } from '../../base/dtype.js';
+import { bytesOf, type DType, DTYPE, kernelDType, type Value } from '../../base/dtype.js';
 import { UnsupportedError } from '../../base/errors.js';
 import { type Layout, mergeDims } from '../../base/layout.js';
 import { sameShape } from '../../base/shape.js';
@@ -74,25 +74,30 @@ export const planElementwiseRow: FamilyPlan<ElementwiseRow<any>, Params> = (p, r
   p.chain(preparedRow(row, inputs[inputs.length - 1].dtype), inputs, out, scalars);
 };
 
+/** Chains that differ in numbers alone are one. */
+const byName = new Map<string, Prepared>();
 /** A traced chain, with its kernel's scalars. */
 const traced = new WeakMap<readonly ChainStep[], Pick<ChainRun, 'chain' | 'scalars'>>();
 export function tracedChain(steps: readonly ChainStep[], inputs: readonly View[]): Pick<ChainRun, 'chain' | 'scalars'> {
   let known = traced.get(steps);
   if (!known) {
-    const parts = steps.map(
-      (s): Step =>
-        s.row.family === 'elementwise'
-          ? { row: s.row, dtype: s.dtype, args: s.args }
-          : { cast: s.dtype, args: [s.args[0]] },
-    );
+    const parts = steps.map((s): Step => {
+      if ('constant' in s) return { constant: kernelDType(s.dtype), args: [] };
+      return s.row.family === 'elementwise'
+        ? { row: s.row, dtype: s.dtype, args: s.args }
+        : { cast: s.dtype, args: [s.args[0]] };
+    });
     const whole = chain(
       inputs.map((v) => v.dtype),
       parts,
     );
-    const scalars = steps.flatMap((s) =>
-      s.row.family === 'elementwise' ? s.row.scalars.map((n) => s.params[n] as Value) : [],
-    );
-    traced.set(steps, (known = { chain: prepare(whole), scalars }));
+    const scalars = steps.flatMap((s) => {
+      if ('constant' in s) return [s.constant];
+      return s.row.family === 'elementwise' ? s.row.scalars.map((n) => s.params[n] as Value) : [];
+    });
+    let prepared = byName.get(whole.name);
+    if (!prepared) byName.set(whole.name, (prepared = prepare(whole)));
+    traced.set(steps, (known = { chain: prepared, scalars }));
   }
   return known;
 }

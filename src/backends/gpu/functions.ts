@@ -64,6 +64,7 @@ export class Functions {
 
   /** Whether a run-time compiler for this device is here, or why not. */
   compiles(): true | string {
+    if (this.#code !== runtimeCompiler) return true;
     const compiler = compilerFor(this.#device.info.arch);
     return typeof compiler === 'string' ? compiler : compiler.accepts(this.#device.info.arch);
   }

@@ -99,6 +99,12 @@ export class GpuBackend implements Backend {
   readonly description: string;
   readonly gpu = this;
   readonly factorsFrom = 128;
+  /**
+   * Elements from which on moving them several times costs more than a kernel's compilation is worth; smaller steps
+   * have the kernels that every op has.
+   */
+  chainsFrom = 2 ** 20;
+  #compiles: boolean | undefined;
   readonly context: GpuContext;
   readonly #staging: HostBuffer[] = [];
   readonly #uploads: Uploads;
@@ -178,6 +184,11 @@ export class GpuBackend implements Backend {
   runChain(steps: readonly ChainStep[], inputs: readonly View[], out: View): void {
     this.context.touched?.note(inputs, [out]);
     launchChain(this.context, { ...tracedChain(steps, inputs), inputs, out });
+  }
+  worthChain(elements: number): boolean {
+    if (elements < this.chainsFrom) return false;
+    this.#compiles ??= this.context.functions.compiles() === true;
+    return this.#compiles;
   }
   supports(row: RunRow, dtype: DType): true | string {
     if (isFactored(row))

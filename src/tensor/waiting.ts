@@ -1,0 +1,164 @@
+// Elementwise steps inside an op that is made of others wait until somebody reads them, and then run as one kernel. Who
+// called the op cannot tell: every step is rounded to its dtype as it would be alone, and nothing waits once the op has
+// answered (docs/decisions/0022).
+import type { ChainStep, View } from '../backends/backend.js';
+import { type DType, isKept, kernelDType } from '../base/dtype.js';
+import { sameShape, type Shape, sizeOf } from '../base/shape.js';
+import type { Params, RunRow } from '../ops/op.js';
+import { gradEnabled } from './autograd.js';
+import { constantIn, type Device } from './device.js';
+import { launch, launchChain } from './guard.js';
+import { innermost } from './levels.js';
+import type { Storage } from './storage.js';
+import { Tensor } from './tensor.js';
+
+/** Operands of a kernel, and steps that are still compiled in moderate time. */
+const [MOST_OPERANDS, MOST_STEPS] = [4, 24];
+
+/** Another handle, so that what a step reads lives as long as the step waits. */
+const hold = (t: Tensor): Tensor => new Tensor(t.device, t.storage, t.layout, t.dtype, t.id, false);
+const wideView = ({ memory, layout, dtype }: Tensor, shape: Shape): View => ({
+  memory,
+  layout: sameShape(layout.shape, shape) ? layout : layout.broadcastTo('fuse', shape),
+  dtype,
+});
+const sameView = (a: Tensor, b: Tensor): boolean =>
+  a.storage === b.storage &&
+  a.dtype === b.dtype &&
+  a.layout.offset === b.layout.offset &&
+  sameShape(a.layout.shape, b.layout.shape) &&
+  sameShape(a.layout.strides, b.layout.strides);
+
+/** What an operand is to a step: a number, a step that waits, or memory. */
+type Source = NonNullable<ReturnType<typeof constantIn>> | Step | Tensor;
+
+class Step {
+  readonly row: RunRow;
+  readonly params: Params;
+  /** The dtype that the row's kernel is made for; of a cast the one cast to. */
+  readonly dtype: DType;
+  readonly shape: Shape;
+  readonly result: DType;
+  readonly sources: readonly Source[];
+  readonly device: Device;
+  constructor(
+    row: RunRow,
+    params: Params,
+    dtype: DType,
+    shape: Shape,
+    result: DType,
+    sources: readonly Source[],
+    device: Device,
+  ) {
+    this.row = row;
+    this.params = params;
+    this.dtype = dtype;
+    this.shape = shape;
+    this.result = result;
+    this.sources = sources;
+    this.device = device;
+  }
+  /** All that the result needs: memory, then steps and numbers in an order that they can be done in. */
+  needs(operands: Tensor[] = [], order: Source[] = []): { operands: Tensor[]; order: Source[] } {
+    for (const s of this.sources) {
+      if (s instanceof Step) {
+        if (!order.includes(s)) s.needs(operands, order);
+      } else if (!(s instanceof Tensor)) order.push(s);
+      else if (!operands.some((t) => sameView(t, s))) operands.push(s);
+    }
+    order.push(this);
+    return { operands, order };
+  }
+  run(out: View): void {
+    const { backend } = this.device;
+    const { operands, order } = this.needs();
+    const inputs = operands.map((t) => wideView(t, this.shape));
+    if (order.length === 1 && operands.length === this.sources.length)
+      return launch(backend, this.row, inputs, [out], this.params);
+    const at = (s: Source): number =>
+      s instanceof Tensor ? operands.findIndex((t) => sameView(t, s)) : operands.length + order.indexOf(s);
+    const steps = order.map((s): ChainStep => {
+      if (s instanceof Step) return { row: s.row, dtype: s.dtype, args: s.sources.map(at), params: s.params };
+      if (s instanceof Tensor) throw new Error('a chain of steps holds memory');
+      return { constant: s.number, dtype: s.dtype };
+    });
+    launchChain(backend, steps, inputs, out);
+  }
+}
+
+let inside = false;
+/** Steps that nobody has asked for. */
+const steps = new WeakMap<Storage, Step>();
+/** All steps of the op, with a handle of what each will be. */
+const made = new Map<Tensor, Step>();
+
+/** What t is to a step whose result has that shape. */
+function sourceOf(t: Tensor, shape: Shape): Source {
+  const step = steps.get(t.storage);
+  // Not a part of it, nor its elements under another shape or dtype.
+  const whole = step && t.dtype === step.result && t.layout.isContiguous && sameShape(t.layout.shape, step.shape);
+  return whole && sameShape(step.shape, shape) ? step : (constantIn(t) ?? t);
+}
+
+/** Runs what an op is made of. */
+export function composed<T>(f: () => T): T {
+  if (inside) return f();
+  inside = true;
+  try {
+    const result = f();
+    read(result);
+    return result;
+  } finally {
+    inside = false;
+    for (const [t, step] of made) {
+      for (const s of step.sources) if (s instanceof Tensor) s.dispose();
+      steps.delete(t.storage);
+      t.dispose();
+    }
+    made.clear();
+  }
+}
+function read(result: unknown): void {
+  if (result instanceof Tensor) {
+    if (steps.has(result.storage)) void result.memory;
+  } else if (Array.isArray(result)) result.forEach(read);
+}
+/** Runs all that waits: before memory is written that it may read. */
+export function runWaiting(): void {
+  for (const t of made.keys()) void t.memory;
+}
+
+/** The result of an elementwise row or a cast that can wait; undefined where it is to run now. */
+export function postponed(
+  row: RunRow,
+  inputs: readonly Tensor[],
+  params: Params,
+  shape: Shape,
+  result: DType,
+  device: Device,
+): Tensor | undefined {
+  const { backend } = device;
+  if (!inside || !backend.worthChain?.(sizeOf(shape)) || innermost()) return undefined;
+  if (isKept(result) || inputs.some((t) => isKept(t.dtype) || t.isDisposed)) return undefined;
+  if (gradEnabled() && inputs.some((t) => t.requiresGrad)) return undefined;
+  let step: Step;
+  for (;;) {
+    const sources = inputs.map((t) => sourceOf(t, shape));
+    const dtype = row.family === 'cast' ? result : kernelDType(inputs[inputs.length - 1].dtype);
+    step = new Step(row, params, dtype, shape, result, sources, device);
+    const { operands, order } = step.needs();
+    if (operands.length <= MOST_OPERANDS && order.length <= MOST_STEPS) break;
+    // The longest of its steps runs first, until what is left fits.
+    const lengths = sources.map((s) => (s instanceof Step ? s.needs().order.length : 0));
+    void inputs[lengths.indexOf(Math.max(...lengths))].memory;
+  }
+  const held = step.sources.map((s) => (s instanceof Tensor ? hold(s) : s));
+  const kept = new Step(row, params, step.dtype, shape, result, held, device);
+  const out = Tensor.later(shape, result, device, (memory) => {
+    steps.delete(out.storage);
+    kept.run({ memory, layout: out.layout, dtype: result });
+  });
+  steps.set(out.storage, kept);
+  made.set(hold(out), kept);
+  return out;
+}

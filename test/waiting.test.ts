@@ -1,0 +1,99 @@
+// Elementwise steps inside ops made of others: as many launches as there must be, and the bits of the steps one by one.
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { GpuBackend } from '../src/backends/gpu/gpu.js';
+import { type DType, randn, scope, type Tensor } from '../src/index.js';
+import type { Device } from '../src/tensor/device.js';
+import { testDevices } from '../src/testing/devices.js';
+
+/** Runs f with chains made from so many elements on, and answers how many kernels it launched. */
+function launches(device: Device, from: number, f: () => void): number {
+  const backend = device.backend as GpuBackend;
+  const { context } = backend;
+  const launch = context.launch.bind(context);
+  let count = 0;
+  const before = backend.chainsFrom;
+  backend.chainsFrom = from;
+  context.launch = (...args) => (count++, launch(...args));
+  try {
+    f();
+  } finally {
+    backend.chainsFrom = before;
+    Reflect.deleteProperty(context, 'launch');
+  }
+  return count;
+}
+/** Where steps must not be taken for one chain: parts and other shapes of what waits, results that are read inside. */
+const MIXED: Readonly<Record<string, (x: Tensor) => Tensor | readonly Tensor[]>> = {
+  mode: (x) => x.mode(0),
+  diff: (x) => x.diff(2, 0),
+  std: (x) => x.std(1),
+  stdMean: (x) => x.stdMean(1),
+  norm: (x) => x.norm(3, 1),
+  quantile: (x) => x.quantile(0.3, 1),
+  cummax: (x) => x.cummax(1),
+  logcumsumexp: (x) => x.logcumsumexp(1),
+  trapezoid: (x) => x.trapezoid(0.5, 0),
+  crossEntropy: (x) => x.crossEntropy(x.softmax(-1)),
+};
+const bits = (t: Tensor): unknown[] => [...t.castTo('f64').dataSync()];
+
+/** Formulas of one element, and how many kernels they take. */
+const FORMULAS: Readonly<Record<string, (x: Tensor, y: Tensor, z: Tensor) => Tensor>> = {
+  lerp: (x, y) => x.lerp(y, 0.3),
+  'lerp by a tensor': (x, y, z) => x.lerp(y, z),
+  nanToNum: (x) => x.nanToNum(),
+  isClose: (x, y) => x.isClose(y, { rtol: 0.5 }),
+  logAddExp: (x, y) => x.logAddExp(y),
+  addcmul: (x, y, z) => x.addcmul(y, z, 0.5),
+  addcdiv: (x, y, z) => x.addcdiv(y, z, 0.5),
+  huber: (x, y) => x.huber(y, { reduction: 'none' }),
+  dropout: (x, y) => x.dropout(0.25, y),
+  sinc: (x) => x.sinc(),
+  logit: (x) => x.logit(0.1),
+  xlogy: (x, y) => x.xlogy(y),
+  copysign: (x, y) => x.copysign(y),
+  heaviside: (x, y) => x.heaviside(y),
+  softcap: (x) => x.softcap(3),
+};
+
+for (const { name, device: found, missing } of testDevices('sim:32')) {
+  const run = (what: string, f: (d: Device) => void): void =>
+    void test(`${what} on ${name}`, { skip: missing }, () => scope(() => f(found as Device)));
+  for (const dtype of ['f32', 'f16'] as DType[])
+    for (const [what, f] of Object.entries(FORMULAS))
+      run(`${what} of ${dtype} is one launch and the same bits`, (d) => {
+        const [x, y, z] = [1, 2, 3].map((seed) => randn([9, 41], { dtype, device: d, seed }));
+        let plain: Tensor | undefined;
+        let got: Tensor | undefined;
+        f(x, y, z); // numbers become constants of the device
+        assert.ok(launches(d, Infinity, () => (plain = f(x, y, z))) > 1);
+        assert.equal(
+          launches(d, 1, () => (got = f(x, y, z))),
+          1,
+        );
+        assert.deepEqual(bits(got as Tensor), bits(plain as Tensor));
+      });
+  for (const [what, f] of Object.entries(MIXED))
+    run(`${what} is no more launches and the same bits`, (d) => {
+      const x = randn([9, 41], { device: d, seed: 1 });
+      let plain: Tensor | readonly Tensor[] = [];
+      let got: Tensor | readonly Tensor[] = [];
+      f(x);
+      const before = launches(d, Infinity, () => (plain = f(x)));
+      assert.ok(launches(d, 1, () => (got = f(x))) <= before);
+      assert.deepEqual([got].flat().map(bits), [plain].flat().map(bits));
+    });
+  run('an op with a gradient runs step by step, and its gradient is the same', (d) => {
+    const [x, y] = [1, 2].map((seed) => randn([5, 7], { device: d, seed }).requireGrad());
+    const gradients = (from: number): unknown[] => {
+      let g: unknown[] = [];
+      launches(d, from, () => {
+        const grads = x.huber(y).backward();
+        g = [x, y].map((t) => bits(grads.get(t) as Tensor));
+      });
+      return g;
+    };
+    assert.deepEqual(gradients(1), gradients(Infinity));
+  });
+}
