@@ -279,9 +279,11 @@ Status storeRows(const Call& c, const void*) {
 }
 
 // Row r of x times the transposed matrix of expert ids[r]: rows of one expert are gathered and multiplied together.
+// Matrices may be of 16 bits beside floats.
 Status expertRows(const Call& c, const void*) {
   const Operand &x = c.in(0), &w = c.in(1), &ids = c.in(2), &out = c.out();
   const int64_t rows = x.shape[0], k = x.shape[1], n = w.shape[1], experts = w.shape[0], bytes = x.bytes();
+  const int widened = w.dtype == x.dtype ? -1 : w.dtype;
   int64_t* of = nullptr;
   if (Status s = places(c, "expertRows", ids, experts, &of)) return s;
   int64_t* order = static_cast<int64_t*>(malloc((size_t)(rows + 1) * 8));
@@ -305,7 +307,7 @@ Status expertRows(const Call& c, const void*) {
                        n,
                        k,
                        {given + from * k * bytes, k, 1},
-                       {w.data + e * w.stride[0] * bytes, w.stride[2], w.stride[1]},
+                       {w.data + e * w.stride[0] * w.bytes(), w.stride[2], w.stride[1], widened},
                        {made + from * n * bytes, n, 1}};
     isa->matmul[x.dtype](p, false);
     from = to;

@@ -94,6 +94,7 @@ export class LanguageModel {
       device,
       dtype,
       quick,
+      keepFloats: device.name === 'cpu' && options.dtype === undefined,
       ...(onProgress && { onProgress }),
       ...(shard && { shard }),
       ...(experts && { experts }),

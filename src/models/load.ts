@@ -18,6 +18,11 @@ export interface LoadModelOptions extends Omit<BuilderOptions, 'dtype'>, ModelOp
   readonly kind?: ModelKind;
   /** Weights stored in ggml's blocks stay in them (the default) or are decoded to floats. */
   readonly quantized?: boolean;
+  /**
+   * Matrices stored in 16 bits stay so on the CPU while all else is computed in f32: half the memory, the same answers,
+   * and no parameters to train. Default false: what is not in blocks becomes the dtype.
+   */
+  readonly keepFloats?: boolean;
   /** Products with quantized weights round activations to 8 bits (see QTensor.matmul); default false. */
   readonly quick?: boolean;
   /** The types that the caller is a class for: Llama.load takes llama alone. */

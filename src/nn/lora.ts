@@ -210,7 +210,10 @@ export class LoraAdapters {
   #into(merged: boolean): this {
     noGrad(() => {
       if (this.#layers.some(({ lora }) => (lora.weight as Weight) instanceof QTensor))
-        throw new UnsupportedError('lora: adapters cannot be merged into quantized weights; they serve beside them');
+        throw new UnsupportedError(
+          'lora: adapters cannot be merged into quantized weights or those kept as they were stored; they serve beside ' +
+            "them, and weights loaded with { dtype: 'f32' } take them",
+        );
       for (const { lora } of this.#layers) {
         if (lora.merged === merged) continue;
         for (const adapter of lora.adapters)

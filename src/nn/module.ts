@@ -418,12 +418,12 @@ function listed(what: string, names: readonly string[]): string {
   return `${what} (${names.length}): ${shown}${names.length > 8 ? ', ...' : ''};`;
 }
 
-/** The bytes of quantized weights: saved and moved, never trained. */
+/** The bytes of quantized weights: saved and moved, never trained. Floats go by the name that they have in files. */
 function* blocksOf(value: QTensor, name: string): Generator<Slot> {
   const several = value.parts.length > 1;
   for (const [i, part] of value.parts.entries()) {
     const owner = part as unknown as Record<string, unknown>;
-    const at = `${name}.${part.type}${several ? `.${i}` : ''}`;
+    const at = value.isFloats && !several ? name : `${name}.${part.type}${several ? `.${i}` : ''}`;
     yield { name: at, owner, key: 'blocks', buffer: true, encoded: true };
     if (part.scales) yield { name: `${at}.scales`, owner, key: 'scales', buffer: true, encoded: true };
   }

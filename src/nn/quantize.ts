@@ -29,8 +29,15 @@ export class QEmbedding extends Embedding<QTensor> {
   }
 }
 
-const encoded = (weight: Weight, type: string): QTensor =>
-  weight instanceof QTensor ? weight : QTensor.quantize(weight, type);
+/** Floats are encoded, also those that are kept as they were stored; blocks stay as they are. */
+function encoded(weight: Weight, type: string): QTensor {
+  if (!(weight instanceof QTensor)) return QTensor.quantize(weight, type);
+  if (!weight.isFloats) return weight;
+  const wide = weight.dequantize();
+  const q = QTensor.quantize(wide, type);
+  wide.dispose();
+  return q;
+}
 
 /** Which layers are quantized, and to what. */
 export interface QuantizeOptions {
@@ -59,8 +66,9 @@ function* layersOf(module: Module): Generator<{ layer: Linear<Weight> | Embeddin
     if (layer instanceof Linear || layer instanceof Embedding) yield { layer, name };
 }
 
-/** Whether there are products of whole numbers with a weight; those with 8-bit floats are exact always. */
-const hasQuick = (weight: Weight): boolean => !(weight instanceof QTensor && weight.parts.some((p) => p.scales));
+/** Whether there are products of whole numbers with a weight; those with floats are exact always. */
+const hasQuick = (weight: Weight): boolean =>
+  !(weight instanceof QTensor && (weight.isFloats || weight.parts.some((p) => p.scales)));
 
 /** How products of all quantized linear layers of a module are computed from now on. */
 export function setProducts(module: Module, product: ProductOptions): void {
@@ -76,14 +84,14 @@ export function quantize(module: Module, type: string, options: QuantizeOptions 
   if (typeof type !== 'string')
     throw new ArgumentError("quantize: takes a module and the name of a type of blocks: quantize(model, 'q8_0')");
   const { block, name: typeName } = ggmlType(type);
-  const done = new Map<Tensor, QTensor>();
+  const done = new Map<Weight, QTensor>();
   const changed: string[] = [];
   const kept: { name: string; why: string }[] = [];
   const all = [...layersOf(module)];
   if (all.length === 0) throw new ArgumentError('quantize: the module has no linear layer and no embedding');
   for (const { layer, name } of all) {
     const { weight } = layer;
-    if (weight instanceof QTensor) continue;
+    if (weight instanceof QTensor && !weight.isFloats) continue;
     const width = weight.shape.at(-1) as number;
     const why = options.keep?.(name)
       ? 'asked to be kept'
@@ -97,7 +105,7 @@ export function quantize(module: Module, type: string, options: QuantizeOptions 
       kept.push({ name, why });
       continue;
     }
-    const q = done.get(weight) ?? noGrad(() => QTensor.quantize(weight, type));
+    const q = done.get(weight) ?? noGrad(() => encoded(weight, type));
     done.set(weight, q);
     layer.weight = q;
     if (layer instanceof Linear && options.product)
@@ -105,7 +113,8 @@ export function quantize(module: Module, type: string, options: QuantizeOptions 
     changed.push(name);
   }
   // A layer that keeps its weight may share it with one that does not.
-  const held = new Set(module.parameters());
-  for (const t of done.keys()) if (!held.has(t)) t.dispose();
+  const held = new Set<Weight>([...layersOf(module)].map(({ layer }) => layer.weight));
+  for (const p of module.parameters()) held.add(p);
+  for (const w of done.keys()) if (!held.has(w)) w.dispose();
   return { changed, kept };
 }

@@ -12,6 +12,7 @@ import { Device } from '../tensor/device.js';
 import { QTensor } from '../tensor/qtensor.js';
 import type { Generator } from '../tensor/random.js';
 import { keep, scope } from '../tensor/scope.js';
+import { isFloatType } from '../tensor/stored-floats.js';
 import type { Tensor } from '../tensor/tensor.js';
 import { type Init, initialise, ZERO } from './init.js';
 import { partOf } from './part-of.js';
@@ -38,7 +39,10 @@ export interface VarSource {
   /** Is told how many bytes of a record, as floats of 4 bytes where they are in blocks, have come to a device. */
   loaded?(bytes: number): void;
 }
-/** A tensor in quantized blocks, as it is stored: rows of bytes, or of 8-bit floats with scales beside them. */
+/**
+ * A tensor in quantized blocks, as it is stored: rows of bytes, of 8-bit floats with scales beside them, or of 16-bit
+ * floats.
+ */
 export interface StoredBlocks {
   /** The blocks' type. */
   readonly type: BlockType;
@@ -285,7 +289,7 @@ export class VarBuilder {
   /** The same for blocks. */
   loadBlocks({ type, shape, blocks, scales }: StoredBlocks): QTensor {
     const [own, by] = [blocks, scales].map((r) => r && keep(toTensor(r, this.device)));
-    this.#source.loaded?.(4 * sizeOf(shape));
+    this.#source.loaded?.(isFloatType(type) ? blocks.byteLength : 4 * sizeOf(shape));
     return new QTensor([{ type, blocks: own as Tensor, ...(by && { scales: by }) }]);
   }
   /** A stored tensor in ggml's blocks, or undefined where the source holds floats (or decodes them). */

@@ -23,7 +23,9 @@ export const expertRow: KernelRow = {
         `expertRows: ${formatShape(x.shape)} with matrices ${formatShape(w.shape)} and choices ` +
           `${formatShape(ids.shape)}; it takes (rows, in), (experts, out, in) and (rows)`,
       );
-    if (w.dtype !== x.dtype) throw new DTypeError(`expertRows: rows are ${x.dtype}, matrices ${w.dtype}`);
+    // Matrices of 16 bits beside rows of f32 are widened where they are read.
+    const widened = x.dtype === 'f32' && (w.dtype === 'bf16' || w.dtype === 'f16');
+    if (w.dtype !== x.dtype && !widened) throw new DTypeError(`expertRows: rows are ${x.dtype}, matrices ${w.dtype}`);
     return [{ shape: [x.shape[0], w.shape[1]], dtype: x.dtype }];
   },
   reference: ([x, w, ids]: readonly RefTensor[], [out]: readonly RefTensor[]): void => {

@@ -1,8 +1,9 @@
-// A matrix of weights in ggml's blocks: rows stay in the bytes they were stored in, and products read them as they are.
+// A matrix of weights in ggml's blocks or in floats of 16 bits: rows stay in the bytes they were stored in, and products
+// read them as they are.
 import type { EncodeOptions } from '../base/blocks/encode.js';
 import { F8_E4M3, ggmlType } from '../base/blocks/types.js';
-import type { DType } from '../base/dtype.js';
-import { ArgumentError, ShapeError } from '../base/errors.js';
+import { bytesOf, type DType } from '../base/dtype.js';
+import { ArgumentError, DTypeError, ShapeError } from '../base/errors.js';
 import { formatShape, type Shape, sizeOf } from '../base/shape.js';
 import { type BlockType, blockType, F8_GROUP, type ProductOptions } from '../ops/quantized.js';
 import { noGrad } from './autograd.js';
@@ -18,13 +19,21 @@ import {
   multiplyFloat8Experts,
 } from './float8-blocks.js';
 import { keep, scope } from './scope.js';
+import {
+  decodeFloats,
+  floatType,
+  isFloatType,
+  lookUpFloats,
+  multiplyFloatExperts,
+  multiplyFloats,
+} from './stored-floats.js';
 import type { Tensor } from './tensor.js';
 
 /** Rows of one type: bytes of shape [...leading, rows, bytes of a row]. */
 export interface QPart {
   /** The format of the blocks. */
   readonly type: BlockType;
-  /** The bytes, as a tensor of u8. */
+  /** The bytes, as a tensor of u8; floats of 16 bits as they are. */
   blocks: Tensor;
   /** Where there are any, `blocks` are values of f8e4m3 and these their scales: products are made of ordinary ops. */
   scales?: Tensor;
@@ -32,9 +41,39 @@ export interface QPart {
 /** The name of parts with scales; kernels for blocks never see one. */
 const FLOAT8 = F8_E4M3.name as BlockType;
 const isFloat8 = (p: QPart): p is QPart & Float8Rows => p.scales !== undefined;
+/** Whether a part's values are floats of 16 bits. */
+const isFloats = ({ type }: QPart): boolean => isFloatType(type);
 
-const valuesIn = ({ type, blocks, scales }: QPart): number => {
-  if (scales) return blocks.shape.at(-1) as number;
+/** How parts of a kind are read. */
+interface Kind<P extends QPart> {
+  readonly decode: (p: P, dtype: DType) => Tensor;
+  readonly multiply: (x: Tensor, p: P, options: ProductOptions) => Tensor;
+  readonly multiplyExperts: (x: Tensor, p: P, experts: Tensor, options: ProductOptions) => Tensor;
+  readonly lookUp: (p: P, ids: Tensor, dtype: DType) => Tensor;
+}
+const BLOCKS: Kind<QPart> = {
+  decode: (p, dtype) => p.blocks.dequantize(p.type, dtype),
+  multiply: (x, p, options) => x.qmatmul(p.blocks, p.type, options),
+  multiplyExperts: (x, p, experts, options) => x.qmatmulExperts(p.blocks, experts, p.type, options),
+  lookUp: (p, ids, dtype) => p.blocks.qrows(ids, p.type, dtype),
+};
+const FLOAT8S: Kind<QPart & Float8Rows> = {
+  decode: decodeFloat8,
+  multiply: multiplyFloat8,
+  multiplyExperts: multiplyFloat8Experts,
+  lookUp: lookUpFloat8,
+};
+const FLOATS: Kind<QPart> = {
+  decode: decodeFloats,
+  multiply: multiplyFloats,
+  multiplyExperts: multiplyFloatExperts,
+  lookUp: lookUpFloats,
+};
+const kindOf = (p: QPart): Kind<QPart> => (isFloat8(p) ? (FLOAT8S as Kind<QPart>) : isFloats(p) ? FLOATS : BLOCKS);
+
+const valuesIn = (p: QPart): number => {
+  const { type, blocks, scales } = p;
+  if (scales || isFloats(p)) return blocks.shape.at(-1) as number;
   const { block, bytes } = ggmlType(type);
   return ((blocks.shape.at(-1) as number) / bytes) * block;
 };
@@ -48,7 +87,10 @@ function checkFloat8({ blocks, scales }: Float8Rows): void {
     );
 }
 
-/** Weights in ggml's blocks (Q4_0, Q8_0, Q4_K, ...): products and rows are computed from them without decoding all. */
+/**
+ * Weights in ggml's blocks (Q4_0, Q8_0, Q4_K, ...), or in floats of 16 bits as they were stored: products and rows are
+ * computed from them without decoding all.
+ */
 export class QTensor {
   /** Rows follow one another; parts differ in type (files mix types, and joined products keep them so). */
   readonly parts: readonly QPart[];
@@ -63,9 +105,10 @@ export class QTensor {
     const leading = first.blocks.shape.slice(0, -2);
     for (const p of parts) {
       if (isFloat8(p)) checkFloat8(p);
-      else if (p.blocks.rank < 2 || p.blocks.dtype !== 'u8')
+      else if (p.blocks.rank < 2 || (isFloats(p) ? floatType(p.blocks.dtype) !== p.type : p.blocks.dtype !== 'u8'))
         throw new ShapeError(
-          `QTensor: blocks are bytes of [..., rows, bytes], not ${p.blocks.dtype} ${formatShape(p.blocks.shape)}`,
+          `QTensor: ${isFloats(p) ? `${p.type} is floats of [..., rows, values]` : 'blocks are bytes of [..., rows, bytes]'}, ` +
+            `not ${p.blocks.dtype} ${formatShape(p.blocks.shape)}`,
         );
       if (!Number.isInteger(valuesIn(p)) || valuesIn(p) !== width)
         throw new ShapeError(`QTensor: rows of ${valuesIn(p)} and ${width} values do not join`);
@@ -96,6 +139,13 @@ export class QTensor {
   /** Values of f8e4m3 [..., rows, n] and what every 128 of a row are multiplied by, f32 [..., rows, n / 128]. */
   static fromFloat8(blocks: Tensor, scales: Tensor): QTensor {
     return new QTensor([{ type: FLOAT8, blocks: keep(blocks), scales: keep(scales) }]);
+  }
+
+  /** Values of f16 or bf16 [..., rows, n] as they are: products with activations of f32 widen them where they read. */
+  static fromFloats(values: Tensor): QTensor {
+    const type = floatType(values.dtype);
+    if (!type) throw new DTypeError(`QTensor.fromFloats: it keeps f16 and bf16 as they are, not ${values.dtype}`);
+    return new QTensor([{ type: type as BlockType, blocks: keep(values) }]);
   }
 
   /** Encodes a tensor of floats; the blocks are on its device. */
@@ -131,26 +181,29 @@ export class QTensor {
   }
   /** Bytes that the blocks take. */
   get bytes(): number {
-    return this.parts.reduce((n, p) => n + p.blocks.size + 4 * (p.scales?.size ?? 0), 0);
+    return this.parts.reduce(
+      (n, { blocks, scales }) => n + blocks.size * bytesOf(blocks.dtype) + 4 * (scales?.size ?? 0),
+      0,
+    );
+  }
+  /** Whether its values are floats as they were stored: nothing was encoded, and nothing lost. */
+  get isFloats(): boolean {
+    return this.parts.every(isFloats);
   }
 
   /** The values as an ordinary tensor. */
   dequantize(dtype: DType = 'f32'): Tensor {
-    return this.#joined((p) => (isFloat8(p) ? decodeFloat8(p, dtype) : p.blocks.dequantize(p.type, dtype)), -2);
+    return this.#joined((p) => kindOf(p).decode(p, dtype), -2);
   }
 
   /** x times the transpose; gradients flow to x. */
   matmul(x: Tensor, options: ProductOptions = {}): Tensor {
-    return this.#joined((p) => (isFloat8(p) ? multiplyFloat8(x, p) : x.qmatmul(p.blocks, p.type, options)), -1);
+    return this.#joined((p) => kindOf(p).multiply(x, p, options), -1);
   }
 
   /** For weights [experts, rows, values]: each token's activations times those of the experts chosen for it. */
   matmulExperts(x: Tensor, experts: Tensor, options: ProductOptions = {}): Tensor {
-    return this.#joined(
-      (p) =>
-        isFloat8(p) ? multiplyFloat8Experts(x, p, experts) : x.qmatmulExperts(p.blocks, experts, p.type, options),
-      -1,
-    );
+    return this.#joined((p) => kindOf(p).multiplyExperts(x, p, experts, options), -1);
   }
 
   /** Rows by number: an embedding. */
@@ -158,7 +211,7 @@ export class QTensor {
     if (this.parts.length > 1)
       throw new ArgumentError(`QTensor.rows: rows of several types (${this.type}) cannot be looked up by number`);
     const [first] = this.parts;
-    return isFloat8(first) ? lookUpFloat8(first, ids, dtype) : first.blocks.qrows(ids, first.type, dtype);
+    return kindOf(first).lookUp(first, ids, dtype);
   }
 
   /** Root mean square of what encoding lost, over that of the original. */

@@ -99,7 +99,7 @@ export function fitsFewLaunches(model: CausalLM, sequences = 1): boolean {
   // Blocks are multiplied with rounded activations; whoever wants exact products gets them op by op.
   const fits = (l: AnyLinear, oneType = false): boolean =>
     l.weight instanceof QTensor
-      ? l.product.quick === true && (!oneType || l.weight.parts.length === 1)
+      ? !l.weight.isFloats && l.product.quick === true && (!oneType || l.weight.parts.length === 1)
       : l.weight.dtype === model.dtype && l.weight.shape[1] % pack === 0;
   const norms = model.blocks.flatMap((b) => [b.beforeMixer, b.afterMixer, b.beforeMlp, b.afterMlp]);
   const dense = ({ gateUp, down }: Dense): boolean => fits(gateUp, true) && !gateUp.bias && fits(down);

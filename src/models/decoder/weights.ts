@@ -14,6 +14,7 @@ import type { StoredBlocks, VarBuilder } from '../../nn/var-builder.js';
 import { arange } from '../../tensor/create.js';
 import { keep, scope } from '../../tensor/scope.js';
 import { QTensor, type Weight } from '../../tensor/qtensor.js';
+import { isFloatType } from '../../tensor/stored-floats.js';
 import type { Tensor } from '../../tensor/tensor.js';
 import type { HeadSizes } from './features.js';
 import { madeOf } from '../parts.js';
@@ -339,8 +340,14 @@ export class Weights {
   #inBlocks(...roles: readonly Role[]): boolean {
     return roles.every((role) => {
       const p = this.#place(role, 'weight');
-      return p && !p.transposed && !p.matrices && this.builder.hasBlocks(this.#full(p, 'weight'));
+      return p && !p.transposed && !p.matrices && this.#areBlocks(this.find(role, 'weight')?.names ?? []);
     });
+  }
+  /** Experts that stand apart are blocks where the first is; as floats they stay stored where all are of one type. */
+  #areBlocks([first, ...others]: readonly string[]): boolean {
+    const type = first && this.builder.blocks(first)?.type;
+    if (!type) return false;
+    return !isFloatType(type) || others.every((name) => this.builder.blocks(name)?.type === type);
   }
 
   /** Parts joined row after row; those that lie in the same stored tensors are read at once. */

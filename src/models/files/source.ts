@@ -15,6 +15,7 @@ import { VarBuilder } from '../../nn/var-builder.js';
 import type { Init } from '../../nn/init.js';
 import { keep } from '../../tensor/scope.js';
 import { type BlockType, isBlockType } from '../../ops/quantized.js';
+import { floatType } from '../../tensor/stored-floats.js';
 import type { Tensor } from '../../tensor/tensor.js';
 import { isObject, type Json } from './config.js';
 import { withScales } from './scaled-weights.js';
@@ -43,6 +44,7 @@ export class ModelSource implements VarSource {
   readonly builder: VarBuilder;
   readonly #records: ReadonlyMap<string, () => TensorRecord>;
   readonly #blocks: ReadonlyMap<string, () => StoredBlocks>;
+  readonly #keepFloats: boolean;
   readonly #used = new Set<string>();
   readonly #close: () => void;
   readonly #onProgress: LoadProgress['onProgress'];
@@ -53,12 +55,13 @@ export class ModelSource implements VarSource {
     format: ModelFormat,
     path: string,
     records: ReadonlyMap<string, () => TensorRecord>,
-    options: BuilderOptions & LoadProgress,
+    options: BuilderOptions & LoadProgress & Pick<OpenModelOptions, 'keepFloats'>,
     close: () => void = () => {},
     metadata: ReadonlyMap<string, unknown> = new Map(),
     blocks: ReadonlyMap<string, () => StoredBlocks> = new Map(),
   ) {
     this.#blocks = blocks;
+    this.#keepFloats = options.keepFloats === true && (options.dtype ?? 'f32') === 'f32';
     this.format = format;
     this.path = path;
     this.metadata = metadata;
@@ -123,11 +126,19 @@ export class ModelSource implements VarSource {
         `${this.path}: ${name} is ${formatShape(stored)}; by the config it is ${formatShape(shape)}`,
       );
   }
+  /** The same for a matrix of 16-bit floats, where those are kept. */
+  #floats(name: string): StoredBlocks | undefined {
+    if (!this.#keepFloats) return undefined;
+    const blocks = this.#records.get(name)?.();
+    const type = blocks && floatType(blocks.dtype);
+    return type && blocks.shape.length > 1 ? { type: type as BlockType, shape: blocks.shape, blocks } : undefined;
+  }
   /** A tensor in the quantized blocks it is stored in, where products take them; counts as used. */
   blocks(name: string): StoredBlocks | undefined {
     const open = this.#blocks.get(name);
-    if (open) this.#used.add(name);
-    return open?.();
+    const stored = open ? open() : this.#floats(name);
+    if (stored) this.#used.add(name);
+    return stored;
   }
   /** Tells of progress. */
   loaded(bytes: number): void {
@@ -186,6 +197,8 @@ export type OpenModelOptions = Omit<BuilderOptions, 'dtype'> &
     readonly dtype?: DType | 'stored';
     /** Weights stored in ggml's blocks stay in them (the default) or are decoded to floats. */
     readonly quantized?: boolean;
+    /** Matrices stored in 16 bits stay so beside activations of f32. */
+    readonly keepFloats?: boolean;
   };
 
 function openGguf(path: string, options: OpenModelOptions): OpenedModel {
