@@ -5,6 +5,7 @@
 //   set_places    a block a tile: where each flag that is set stands, [rank, count]; info: sizes of the dimensions
 //   take_set      a block a tile: the elements that the flags choose, as words
 //   put_set       a block a tile: such elements back to where they stood, 0 elsewhere
+//   number_runs   a block a tile: dst[order[i]] = the number of the run that i is in, where flags say that one begins
 #include "block-scan.h"
 
 constexpr u32 PICK_EACH = 16, PICK_TILE = 256 * PICK_EACH;
@@ -119,4 +120,24 @@ template <class W> WICK_FN void put_set(const W* src, const u8* flags, const i64
   ROLLED
   for (u32 i = threadIdx.x; i < PICK_TILE && base + i < n; i += 256)
     dst[base + i] = numbers[i] == NONE ? W{} : src[first + numbers[i]];
+}
+
+WICK_FN void number_runs(const u8* flags, const i64* starts, const u32* order, i64* dst, u64 n) {
+  __shared__ u16 numbers[PICK_TILE];
+  __shared__ u32 slots[256 / WICK_WAVE];
+  const u64 base = (u64)blockIdx.x * PICK_TILE;
+  const i64 first = starts[blockIdx.x] - 1;
+  const u32 set = flags_here(flags, n);
+  u32 total, at = block_scan<256>(popcount64(set), slots, total);
+#pragma unroll
+  for (u32 i = 0; i < PICK_EACH; i++) {
+    at += set >> i & 1;
+    numbers[threadIdx.x * PICK_EACH + i] = (u16)at;
+  }
+  __syncthreads();
+  ROLLED
+  for (u32 i = threadIdx.x; i < PICK_TILE && base + i < n; i += 256) {
+    const u32 to = order[base + i];
+    if (to < n) dst[to] = first + numbers[i];
+  }
 }

@@ -33,7 +33,7 @@ const READERS = new Set(['bincount', 'gcd', 'histc', 'lcm', 'lstsq', 'matrixExp'
 const READS = /vmap: the function asks for the numbers of one example/;
 /** Families and calls without a rule, which go through them example by example. */
 const LOOPED =
-  /vmap: (sdpa|dequantize|q8Blocks|qrows|qmatmul\w*|f8matmul|matmulExperts|nonzero|maskedSelect) has no rule for batches/;
+  /vmap: (sdpa|dequantize|q8Blocks|qrows|qmatmul\w*|f8matmul|matmulExperts|nonzero|maskedSelect|unique) has no rule for batches/;
 
 /** Calls of the backend while f runs. */
 function callsOf(f: () => unknown): number {

@@ -120,12 +120,28 @@ Status flagPut(const Call& c, const void*) {
   return OK;
 }
 
+Status flagRuns(const Call& c, const void*) {
+  const int64_t n = c.in(0).size();
+  const uint8_t* flags = flagsOf(c.in(0));
+  const int64_t* starts = startsOf(c.in(1));
+  const uint32_t* order = reinterpret_cast<const uint32_t*>(contiguousData(c.in(2), SCRATCH_Z));
+  int64_t* out = c.out().as<int64_t>();
+  parallel(tilesOf(n), 8, [&](int64_t begin, int64_t end) {
+    for (int64_t t = begin; t < end; t++) {
+      int64_t run = starts[t] - 1;
+      for (int64_t i = t * TILE, to = std::min(n, i + TILE); i < to; i++) {
+        run += flags[i] != 0;
+        if (order[i] < n) out[order[i]] = run;
+      }
+    }
+  });
+  return OK;
+}
+
 }  // namespace
 
-WICK_OPS(pick) = {{"flagStarts", flagStarts, nullptr},
-                  {"flagPlaces", flagPlaces, nullptr},
-                  {"flagTake", flagTake, nullptr},
-                  {"flagPut", flagPut, nullptr},
-                  {nullptr, nullptr, nullptr}};
+WICK_OPS(pick) = {{"flagStarts", flagStarts, nullptr}, {"flagPlaces", flagPlaces, nullptr},
+                  {"flagTake", flagTake, nullptr},     {"flagPut", flagPut, nullptr},
+                  {"flagRuns", flagRuns, nullptr},     {nullptr, nullptr, nullptr}};
 
 }  // namespace wick

@@ -19,7 +19,7 @@ import {
 declare module './op.js' {
   interface KernelFacts {
     /** Counts of flags, or what is written by them. */
-    pick: { readonly kind: 'starts' | 'places' | 'take' | 'put' };
+    pick: { readonly kind: 'starts' | 'places' | 'take' | 'put' | 'runs' };
   }
 }
 
@@ -47,6 +47,20 @@ function requireFlags(op: string, mask: Sig, before: Sig): void {
         `(${tiles + 1})`,
     );
 }
+/** Flags one after another, the counts by which kernels find their places, and how many are set. */
+export interface Counted {
+  readonly flags: Tensor;
+  readonly before: Tensor;
+  readonly count: number;
+}
+/** Counts what is not 0; the host waits for that one number. */
+export function counted(x: Tensor): Counted {
+  void x.memory; // an example of a vmap says here that its numbers are asked for
+  const own = x.detach();
+  const flags = (own.dtype === 'bool' || own.dtype === 'u8' ? own : own.ne(0)).contiguous();
+  const before = flags.flagStarts();
+  return { flags, before, count: before.narrow(0, before.size - 1, 1).item() };
+}
 /** Numbers of the flags that are set. */
 const chosen = (mask: RefTensor): number[] => mask.data.flatMap((f, i) => (f ? [i] : []));
 
@@ -56,6 +70,10 @@ const sum = (flags: readonly number[]): number => flags.reduce((a, b) => a + b, 
 const LONG_STARTS = [0, sum(LONG.slice(0, PICK_TILE)), sum(LONG)];
 const flags = (shape: Shape, values: readonly number[]) => ({ shape, values, dtype: 'bool' as const });
 const counts = (values: readonly number[]) => ({ shape: [values.length], values, dtype: 'i64' as const });
+const order = (values: readonly number[]) => ({ shape: [values.length], values, dtype: 'u32' as const });
+const BEGINS = LONG.map((f, i) => (i === 0 ? 1 : f));
+const BEGINS_STARTS = [0, LONG_STARTS[1] + 1, LONG_STARTS[2] + 1];
+const TURNED = LONG.map((_, i) => (i * 11) % LONG.length);
 const SHORT = [flags([2, 3], [0, 1, 1, 0, 0, 1]), counts([0, 3])] as const;
 /** A call that writes must come with the counts of its own flags. */
 const WRONG_COUNTS = /counts \[3\] are not those of flags \[2, 3\]: it takes \(2\)/;
@@ -201,6 +219,49 @@ export const pickOps = rows({
         params: {},
         code: 'E_SHAPE',
         says: WRONG_COUNTS,
+      },
+    ],
+  }),
+  flagRuns: kernel({
+    internal: true,
+    serves: 'unique',
+    family: 'pick',
+    mixed: true,
+    kernel: { kind: 'runs' },
+    formula: 'out[order[i]] = the number of the run that i is in, where each begins by a flag, the first with flag 0',
+    dtypes: FLAGS,
+    without: WITHOUT,
+    ulp: 0,
+    candle: CANDLE,
+    noGrad: 'the result is an index',
+    infer: ([mask, before, order]: readonly Sig[]): readonly Sig[] => {
+      requireFlags('unique', mask, before);
+      if (order.dtype !== 'u32') throw new DTypeError(`unique: the order is ${order.dtype}, not u32`);
+      if (mask.shape.length !== 1 || !sameShape(order.shape, mask.shape))
+        throw new ShapeError(`unique: the order ${formatShape(order.shape)} is not that of ${formatShape(mask.shape)}`);
+      return [{ shape: mask.shape, dtype: 'i64' }];
+    },
+    reference: ([mask, , order]: readonly RefTensor[], [out]: readonly RefTensor[]): void => {
+      let run = -1n;
+      mask.data.forEach((f, i) => {
+        if (f) run++;
+        out.data[Number(order.data[i])] = run;
+      });
+    },
+    args: (mask: Tensor, before: Tensor, order: Tensor): Call<NoParams> => ({
+      inputs: [mask, before, order],
+      params: {},
+    }),
+    samples: (): readonly Sample<NoParams>[] => [
+      { inputs: [flags([6], [1, 1, 0, 0, 1, 0]), counts([0, 3]), order([2, 5, 0, 1, 4, 3])], params: {} },
+      { inputs: [flags([4200], BEGINS), counts(BEGINS_STARTS), order(TURNED)], params: {} },
+    ],
+    errors: (): readonly ErrorSample<NoParams>[] => [
+      {
+        inputs: [flags([3], [1, 0, 1]), counts([0, 2]), order([1, 0])],
+        params: {},
+        code: 'E_SHAPE',
+        says: /the order \[2\] is not that of \[3\]/,
       },
     ],
   }),

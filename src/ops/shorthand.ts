@@ -190,11 +190,10 @@ export const shorthandOps = rows({
     compose: (x: Tensor, minLength: number = 0): Tensor => {
       if (x.rank !== 1) throw new ShapeError(`bincount: ${formatShape(x.shape)} is no list of whole numbers`);
       requireWhole('bincount', 'minLength', [minLength], 0);
-      const ids = x.cast('i64');
-      const least = x.size > 0 ? Number(ids.min().item()) : 0;
+      const [least, most] =
+        x.size > 0 ? (x.min().stack([x.max()], 0).toArray() as (number | bigint)[]).map(Number) : [0, -1];
       if (least < 0) throw new ArgumentError(`bincount: ${least} is below zero`);
-      const n = Math.max(minLength, x.size > 0 ? Number(ids.max().item()) + 1 : 0);
-      return ids.newFull([n], 0).scatterAdd(0, ids, ids.newFull(x.shape, 1));
+      return x.countNumbers(Math.max(minLength, most + 1));
     },
   }),
   diff: composite({

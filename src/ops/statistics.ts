@@ -2,11 +2,12 @@
 // and indexing.
 import { DTYPES, isFloat, NUMBERS, REALS } from '../base/dtype.js';
 import { ArgumentError, ShapeError } from '../base/errors.js';
-import { formatShape, normalizeDim, sameShape, type Shape } from '../base/shape.js';
+import { formatShape, normalizeDim, type Shape } from '../base/shape.js';
 import type { Tensor } from '../tensor/tensor.js';
-import { wide } from './composites.js';
 import { alike, composite, requireDType, requireFlag, requireOptions, requireWhole } from './kernel-row.js';
 import { type CompositeSample, rows, ulps } from './op.js';
+import { type Counted, counted } from './pick.js';
+import type { SearchOptions } from './search.js';
 
 const INTERPOLATIONS = ['linear', 'lower', 'higher', 'midpoint', 'nearest'] as const;
 export interface QuantileOptions {
@@ -14,10 +15,6 @@ export interface QuantileOptions {
   readonly keepdim?: boolean;
   /** What stands between two elements; default 'linear'. */
   readonly interpolation?: (typeof INTERPOLATIONS)[number];
-}
-export interface SearchOptions {
-  /** Count elements equal to the value as before it. */
-  readonly right?: boolean;
 }
 export interface HistcOptions {
   /** Bounds of all bins; both equal: the smallest and the largest element. */
@@ -61,13 +58,17 @@ const starts = (x: Tensor, d: number): Tensor => {
   return n > 1 ? first.cat([x.narrow(d, 1, n - 1).ne(x.narrow(d, 0, n - 1))], d) : first;
 };
 
-/** Values, run of each element, lengths of runs, of a vector where equal elements stand together. */
-function runs(v: Tensor): { values: Tensor; run: Tensor; counts: Tensor } {
-  const begin = starts(v, 0);
-  const run = begin.cumsum(0).affine(1, -1);
-  const values = v.maskedSelect(begin);
-  const counts = v.newZeros([values.size], 'i64').indexAdd(0, run, v.newFull([v.size], 1, 'i64'));
-  return { values, run, counts };
+/**
+ * Of runs of equal elements, where each begins by its flag: those flags with their counts, where runs begin, and how
+ * long they are.
+ */
+function runsFrom(begin: Tensor): Counted & { readonly firsts: Tensor; readonly counts: Tensor } {
+  const found = counted(begin);
+  const { flags, before, count } = found;
+  if (count === 0) return { ...found, firsts: begin.newZeros([0], 'i64'), counts: begin.newZeros([0], 'i64') };
+  const firsts = flags.flagPlaces(before, count).flatten();
+  const ends = firsts.narrow(0, 1, count - 1).cat([begin.newFull([1], begin.size, 'i64')], 0);
+  return { ...found, firsts, counts: ends.sub(firsts) };
 }
 
 /** What unique takes. */
@@ -100,10 +101,9 @@ function sliceRuns(op: string, x: Tensor, dim: number, sorted: boolean): readonl
           0,
         )
       : first;
-  const run = begin.cumsum(0).affine(1, -1);
-  const chosen = order.maskedSelect(begin);
-  const counts = x.newZeros([chosen.size], 'i64').indexAdd(0, run, x.newFull([n], 1, 'i64'));
-  return [x.detach().indexSelect(d, chosen), x.newZeros([n], 'i64').scatter(0, order, run), counts];
+  const { flags, before, firsts, counts } = runsFrom(begin);
+  const chosen = order.indexSelect(0, firsts);
+  return [x.detach().indexSelect(d, chosen), flags.flagRuns(before, order.cast('u32')), counts];
 }
 
 /** An extremum of what is scattered to each place: in sorted order the last write is the best. */
@@ -251,61 +251,6 @@ export const statisticsOps = rows({
       return keepdim ? [values, ids] : [values.squeeze(d), ids.squeeze(d)];
     },
   }),
-  searchsorted: composite({
-    ...row(
-      'how many elements of the sorted last dimension come before each value (i64): where it would be inserted',
-      [
-        {
-          inputs: [
-            { shape: [5], values: [0, 2, 2, 5, 9] },
-            { shape: [2, 3], ints: [0, 10] },
-          ],
-          args: [{ input: 1 }],
-        },
-        {
-          inputs: [
-            { shape: [2, 4], values: [0, 2, 3, 5, 1, 1, 4, 7] },
-            { shape: [2, 3], ints: [0, 8] },
-          ],
-          args: [{ input: 1 }, { right: true }],
-        },
-      ],
-      {
-        dtypes: NUMBERS,
-        noGrad: 'the result is an index',
-        errors: [
-          {
-            inputs: [{ shape: [2, 4] }, { shape: [3, 2] }],
-            args: [{ input: 1 }],
-            code: 'E_SHAPE',
-            says: /searchsorted: values \[3, 2\]/,
-          },
-        ],
-      },
-    ),
-    compose: (x: Tensor, values: Tensor, options: SearchOptions = {}): Tensor => {
-      requireOptions('searchsorted', options, ['right']);
-      if (x.rank === 0 || (x.rank > 1 && !sameShape(x.shape.slice(0, -1), values.shape.slice(0, -1))))
-        throw new ShapeError(
-          `searchsorted: values ${formatShape(values.shape)} do not fit ${formatShape(x.shape)}: a vector, or ` +
-            'rows alike',
-        );
-      const n = x.shape[x.rank - 1];
-      let low = x.newZeros(values.shape, 'i64');
-      let high = x.newFull(values.shape, n, 'i64');
-      const read = (at: Tensor): Tensor =>
-        x.rank === 1 ? x.indexSelect(0, at.flatten()).reshape(values.shape) : x.gather(x.rank - 1, at);
-      for (let left = n; left > 0; left = Math.floor(left / 2)) {
-        const middle = low.add(high).rightShift(1);
-        const probe = read(middle.clamp(0, n - 1));
-        const after = (options.right ? probe.gt(values) : probe.ge(values)).logicalNot();
-        const open = low.lt(high);
-        low = open.logicalAnd(after).where(middle.affine(1, 1), low);
-        high = open.logicalAnd(after.logicalNot()).where(middle, high);
-      }
-      return low;
-    },
-  }),
   bucketize: composite({
     ...row(
       'number of the bucket between sorted boundaries that each element falls into (i64)',
@@ -349,23 +294,11 @@ export const statisticsOps = rows({
       requireWhole('histc', 'bins', [bins], 1);
       let { min = 0, max = 0 } = options;
       const flat = x.detach().flatten();
-      if (min === max && flat.size > 0) [min, max] = [flat.min().item(), flat.max().item()];
+      if (min === max && flat.size > 0) [min, max] = flat.min().stack([flat.max()], 0).toArray() as [number, number];
       if (min === max) [min, max] = [min - 1, max + 1];
       if (!(Number.isFinite(min) && Number.isFinite(max) && min < max))
         throw new ArgumentError(`histc: bins from ${min} to ${max}; both must be finite, the first below the second`);
-      return wide(flat, (w) => {
-        const inside = w.ge(min).logicalAnd(w.le(max));
-        const share = inside
-          .where(w, min)
-          .affine(1, -min)
-          .affine(bins, 0)
-          .div(max - min);
-        const at = share
-          .floor()
-          .clamp(0, bins - 1)
-          .cast('i64');
-        return w.newZeros([bins]).indexAdd(0, at, inside.cast(w.dtype));
-      });
+      return flat.countBins(bins, min, max).cast(x.dtype);
     },
   }),
   unique: composite({
@@ -380,8 +313,9 @@ export const statisticsOps = rows({
       if (options.dim !== undefined) return sliceRuns('unique', x, options.dim, true);
       const flat = x.detach().flatten();
       const order = flat.argsort(0);
-      const { values, run, counts } = runs(flat.gather(0, order));
-      return [values, x.newZeros([flat.size], 'i64').scatter(0, order, run).reshape(x.shape), counts];
+      const sorted = flat.indexSelect(0, order);
+      const { flags, before, count, counts } = runsFrom(starts(sorted, 0));
+      return [sorted.flagTake(flags, before, count), flags.flagRuns(before, order).reshape(x.shape), counts];
     },
   }),
   uniqueConsecutive: composite({
@@ -394,8 +328,9 @@ export const statisticsOps = rows({
     compose: (x: Tensor, options: UniqueOptions = {}): readonly [Tensor, Tensor, Tensor] => {
       requireOptions('uniqueConsecutive', options, ['dim']);
       if (options.dim !== undefined) return sliceRuns('uniqueConsecutive', x, options.dim, false);
-      const { values, run, counts } = runs(x.detach().flatten());
-      return [values, run.reshape(x.shape), counts];
+      const flat = x.detach().flatten();
+      const { flags, before, count, counts } = runsFrom(starts(flat, 0));
+      return [flat.flagTake(flags, before, count), flags.cumsum(0).affine(1, -1).reshape(x.shape), counts];
     },
   }),
   scatterReduce: composite({

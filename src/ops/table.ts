@@ -7,6 +7,7 @@ import { attentionCalls } from './attention-calls.js';
 import { binaryOps, choiceOps, compareOps } from './binary.js';
 import { compositeOps } from './composites.js';
 import { conv } from './conv.js';
+import { countOps } from './count.js';
 import { experts } from './experts.js';
 import { formulaOps } from './formulas.js';
 import { functional } from './functional.js';
@@ -29,6 +30,7 @@ import { random } from './random.js';
 import { reduceOps, scanOps } from './reduce.js';
 import { resample } from './resample.js';
 import { rope } from './rope.js';
+import { searchOps } from './search.js';
 import { shorthandOps } from './shorthand.js';
 import { softmax } from './softmax.js';
 import { sort } from './sort.js';
@@ -58,6 +60,8 @@ export const OPS = {
   ...resample,
   ...sort,
   ...pickOps,
+  ...countOps,
+  ...searchOps,
   ...random,
   ...softmax,
   ...norm,

@@ -78,6 +78,13 @@ const folded = (t: Tensor): Tensor => t.reshape([t.shape[0] * t.shape[1], ...t.s
 const unfolded = (t: Tensor, size: number): Tensor => t.reshape([size, t.shape[0] / size, ...t.shape.slice(1)]);
 const fold: Rule = (call) => call.run(call.wholes().map(folded)).map((t) => unfolded(t, call.size));
 
+/** A vector and its values become rows that are alike. */
+const searching: Rule = (call) => {
+  const [x, values] = call.wholes();
+  if (call.inputs[0].rank !== 1) return call.run([x, values]);
+  return call.run([x, values.reshape([call.size, values.size / call.size])]).map((t) => t.reshape(values.shape));
+};
+
 /** Matrices of their own for every example, or one product of all rows with a shared matrix. */
 const products: Rule = (call) => {
   if (call.inputs.length !== 2) return undefined;
@@ -175,6 +182,8 @@ const RULES: { readonly [F in KernelFamily]?: Rule } = {
   reduce: along,
   scan: along,
   sort: along,
+  search: searching,
+  count: inFront,
   softmax: along,
   matmul: products,
   index: (call) => INDEX[(call.row as KernelRow & { kernel: { kind: string } }).kernel.kind]?.(call),

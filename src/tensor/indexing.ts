@@ -2,6 +2,7 @@
 import { ArgumentError, ShapeError } from '../base/errors.js';
 import { broadcastShapes, formatShape, sameShape } from '../base/shape.js';
 import { flatPlaces } from '../ops/arrange.js';
+import { counted } from '../ops/pick.js';
 import type { Tensor } from './tensor.js';
 
 /**
@@ -122,15 +123,6 @@ function checkIndex(x: Tensor, dim: number, i: number): number {
   if (!Number.isInteger(i) || i < -n || i >= n)
     throw new ShapeError(`at: index ${i} is out of range for dimension ${dim} of ${formatShape(x.shape)}`);
   return i < 0 ? i + n : i;
-}
-
-/** Flags one after another, the counts by which kernels find their places, and how many are set: that the host reads. */
-function counted(x: Tensor): { flags: Tensor; before: Tensor; count: number } {
-  void x.memory; // an example of a vmap says here that its numbers are asked for
-  const own = x.detach();
-  const flags = (own.dtype === 'bool' || own.dtype === 'u8' ? own : own.ne(0)).contiguous();
-  const before = flags.flagStarts();
-  return { flags, before, count: before.narrow(0, before.size - 1, 1).item() };
 }
 
 /** Positions of the elements that are not 0, as [count, rank] i64. The host waits for their number alone. */

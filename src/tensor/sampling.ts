@@ -58,8 +58,9 @@ export function multinomial(x: Tensor, count: number, options: MultinomialOption
   if (!Number.isSafeInteger(count) || count < 1)
     throw new ArgumentError(`multinomial: ${count} draws; it takes a whole number from 1`);
   const weights = x.detach().cast('f64');
-  const possible = weights.gt(0).sum([-1], false).min().item();
-  if (!weights.ge(0).logicalAnd(weights.isFinite()).all().item() || possible === 0)
+  const fine = weights.ge(0).logicalAnd(weights.isFinite()).all();
+  const possible = fine.where(weights.gt(0).sum([-1], false).min(), 0).item();
+  if (possible === 0)
     throw new ArgumentError('multinomial: weights must be finite, none negative, and some of each row above 0');
   const device = x.device;
   if (replacement) {

@@ -16,6 +16,7 @@ import {
 } from './attention-kernels.js';
 import { planAttention } from './attention.js';
 import { CONV, planConv } from './conv.js';
+import { COUNT, planCount } from './count.js';
 import { planCustom } from './custom.js';
 import { planElementwiseRow } from './elementwise.js';
 import { INDEXING, planIndex } from './indexing.js';
@@ -33,6 +34,7 @@ import { REDUCE, planReduce } from './reduce.js';
 import { RESAMPLE, planResample } from './resample.js';
 import { ROPE, planRope } from './rope.js';
 import { SCAN, planScan } from './scan.js';
+import { SEARCH, planSearch } from './search.js';
 import { SOFTMAX, planSoftmax } from './softmax.js';
 import { SORT, planSort } from './sort.js';
 import { TRAINING, planTraining } from './training.js';
@@ -55,6 +57,8 @@ const PLANS: Readonly<Record<RunRow['family'], FamilyPlan<any, any>>> = {
   index: planIndex,
   sort: planSort,
   pick: planPick,
+  count: planCount,
+  search: planSearch,
   random: planRandom,
   pool: planPool,
   attention: planAttention,
@@ -106,6 +110,8 @@ export const FAMILY_MODULES: readonly KernelModule[] = [
   SOFTMAX,
   SORT,
   PICK,
+  COUNT,
+  SEARCH,
   TRAINING,
   WEIGHTS,
   EXPERTS,

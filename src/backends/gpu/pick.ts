@@ -40,6 +40,16 @@ const moved = (name: string, call: string) =>
   });
 const [values, put] = [moved('pick_values', 'take_set'), moved('pick_put', 'put_set')];
 
+const runs = PICK.declare({
+  each: {},
+  symbol: () => 'pick_runs',
+  body: () => ({
+    threads: 256,
+    params: { ...FLAGS, order: 'const u32*', dst: 'i64*', n: 'u64' },
+    call: 'number_runs',
+  }),
+});
+
 type Plan = FamilyPlan<RowOf<'pick'>, { readonly count: number }>;
 /** Flags as the kernels read them, 16 at once, and a block a tile. */
 const tiled = (p: Parameters<Plan>[0], mask: Parameters<Plan>[2][number]) => {
@@ -76,6 +86,12 @@ const KINDS: Readonly<Record<RowOf<'pick'>['kernel']['kind'], Plan>> = {
     const args = { ...places('src', 'flags', 'starts', 'dst'), n, count: x.layout.size };
     const launches = [launch(put, { bytes: bytesOf(x.dtype) as 1 | 2 | 4 | 8 }, tiles, 256, args)];
     p.run({ launches, scratch: 0 }, { src: p.dense(x), flags, starts: p.dense(before), dst: out });
+  },
+  runs: (p, _row, [mask, before, order], [out]) => {
+    const { flags, n, tiles } = tiled(p, mask);
+    const args = { ...places('flags', 'starts', 'order', 'dst'), n };
+    const launches = [launch(runs, {}, tiles, 256, args)];
+    p.run({ launches, scratch: 0 }, { flags, starts: p.dense(before), order: p.dense(order), dst: out });
   },
 };
 export const planPick: Plan = (p, row, inputs, outputs, params) =>
