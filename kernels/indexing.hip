@@ -14,6 +14,7 @@
 //   scatter_keys, scatter_sorted   few long lanes: indices become keys [lanes, count], each lane is sorted, and a
 //                                  thread looks
 //                    after each place that is written; the results are those of the thread a lane
+//   scatter_held     lanes side by side, whose places fit the shared memory of a few blocks
 //   index_keys       indices as u32 keys for argsort
 //   add_sorted       out[l, ids[j]] += src[l, j] from sorted indices (`order` as argsort gives, `sorted` the indices in
 //                    that order): a group a run of equal
@@ -134,11 +135,84 @@ WICK_FN void scatter_sorted(const u32* order, const u32* sorted, const S* src, S
   }
 }
 
+/** Places of a lane that a block holds in shared memory: with who comes to each, 32 KB. */
+template <class S> constexpr u32 held_places = sizeof(S) == 8 ? 2048 : 4096;
+constexpr u32 HELD_THREADS = 256, NOBODY = 0xffffffffu;
+/** Whether the order of additions cannot be told from the result. */
+template <class S> constexpr bool adds_in_any_order = !is_float<S> && sizeof(S) >= 4;
+
+/**
+ * Contiguous lanes: a block holds a part of a lane's places and sees all of its indices. Of those that meet at one
+ * place, the last one is found by its number, or they are added one a round, in their order: the results are those of
+ * a thread a lane.
+ */
+template <bool ADD, class I, class S>
+WICK_FN void scatter_held(const I* ids, const S* src, S* dst, u32* fault, u64 lanes, u64 count, u64 ids_lane,
+                          u64 ids_step, u64 dst_dim) {
+  constexpr u32 HELD = held_places<S>;
+  __shared__ S held[ADD ? HELD : 1];
+  __shared__ u32 comes[HELD];
+  __shared__ u32 waiting, spoilt;
+  const u64 parts = (dst_dim + HELD - 1) / HELD;
+  ROLLED
+  for (u64 b = blockIdx.x; b < lanes * parts; b += gridDim.x) {
+    const u64 lane = b / parts, first = b % parts * HELD;
+    const u32 size = (u32)(dst_dim - first < HELD ? dst_dim - first : HELD);
+    const I* id = ids + lane * ids_lane;
+    const S* from = src + lane * count;
+    S* to = dst + lane * dst_dim + first;
+    if (threadIdx.x == 0) spoilt = 0;
+    ROLLED
+    for (u32 k = threadIdx.x; k < size; k += HELD_THREADS) {
+      comes[k] = ADD ? NOBODY : 0;
+      if constexpr (ADD) held[k] = to[k];
+    }
+    __syncthreads();
+    ROLLED
+    for (u64 base = 0; base < count; base += HELD_THREADS) {
+      const u64 j = base + threadIdx.x;
+      const i64 at = j < count ? place(id[j * ids_step], dst_dim, fault) : -1;
+      if (at == -2) spoilt = 1;
+      const u64 k = (u64)at - first;
+      bool mine = at >= 0 && k < size;
+      if constexpr (!ADD) {
+        if (mine) atomic_max(&comes[k], (u32)j + 1);
+      } else if constexpr (adds_in_any_order<S>) {
+        if (mine) atomic_add((typename SumOf<S>::type*)&held[k], (typename SumOf<S>::type)from[j]);
+      } else {
+        const S value = mine ? from[j] : S{};
+        bool again;
+        do {
+          if (mine) atomic_min(&comes[k], threadIdx.x);
+          __syncthreads();
+          if (threadIdx.x == 0) waiting = 0;
+          const bool turn = mine && comes[k] == threadIdx.x;
+          if (turn) held[k] = plus(held[k], value);
+          __syncthreads();
+          if (turn) comes[k] = NOBODY, mine = false;
+          if (mine) waiting = 1;
+          __syncthreads();
+          again = waiting != 0;
+        } while (again);
+      }
+    }
+    __syncthreads();
+    ROLLED
+    for (u32 k = threadIdx.x; k < size; k += HELD_THREADS) {
+      if (spoilt) to[k] = absent<S>(-2);
+      else if constexpr (ADD) to[k] = held[k];
+      else if (comes[k]) to[k] = from[comes[k] - 1];
+    }
+    __syncthreads();
+  }
+}
+
 /** One run of equal indices: rows of src are added to row `at` of dst in the order they came. */
 template <class S>
 WICK_FN void add_sorted(const u32* order, const u32* sorted, const S* src, S* dst, u64 left, u64 n, u64 dst_dim,
                         u64 right) {
-  // blockIdx.y is the left index; each block looks at 8 positions, 32 threads each, and works only where a run begins.
+  // blockIdx.y is the left index, blockIdx.z where in a row; each block looks at 8 positions, 32 threads each, and
+  // works only where a run begins.
   const u64 j = (u64)blockIdx.x * 8 + threadIdx.y;
   if (j >= n || (j > 0 && sorted[j] == sorted[j - 1])) return;
   const u32 at = sorted[j];
@@ -148,7 +222,7 @@ WICK_FN void add_sorted(const u32* order, const u32* sorted, const S* src, S* ds
   for (u64 l = blockIdx.y; l < left; l += gridDim.y) {
     S* const row = dst + l * dst_dim * right;
     ROLLED
-    for (u64 r = threadIdx.x; r < right; r += 32) {
+    for (u64 r = blockIdx.z * 32 + threadIdx.x; r < right; r += 32 * (u64)gridDim.z) {
       if (bad) {
         spoil(row + r, dst_dim, right);
         continue;

@@ -15,6 +15,8 @@ WICK_FN u64 cas(u64* p, u64 expected, u64 desired) { return atomicCAS(p, expecte
 WICK_FN u32 atomic_add(u32* p, u32 v) { return atomicAdd(p, v); }
 WICK_FN u64 atomic_add(u64* p, u64 v) { return atomicAdd(p, v); }
 WICK_FN u32 atomic_exchange(u32* p, u32 v) { return atomicExch(p, v); }
+WICK_FN u32 atomic_max(u32* p, u32 v) { return atomicMax(p, v); }
+WICK_FN u32 atomic_min(u32* p, u32 v) { return atomicMin(p, v); }
 #endif
 
 /** Flags between blocks: what was written before a release is seen after the acquire that reads it. */

@@ -388,8 +388,11 @@ export const arrangeOps = rows({
       const { places, shape: common } = flatPlaces('indexPut', indices, lead);
       const flat = x.reshape([lead.reduce((a, b) => a * b, 1), ...rest]);
       const given = values.broadcastTo([...common, ...rest]).reshape([places.size, ...rest]);
-      const at = places.reshape([places.size, ...rest.map(() => 1)]).broadcastTo(given.shape);
-      const out = options.accumulate ? flat.indexAdd(0, places, given) : flat.scatter(0, at, given);
+      const out = options.accumulate
+        ? flat.indexAdd(0, places, given)
+        : rest.length > 0
+          ? flat.indexCopy(0, places, given)
+          : flat.scatter(0, places, given);
       return out.reshape(x.shape);
     },
   }),

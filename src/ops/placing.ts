@@ -28,6 +28,8 @@ const row = alike({
   candle: { none: 'made of other ops' },
 });
 
+/** The largest i32, an index that reads nothing. */
+const NO_SLICE = 2 ** 31 - 1;
 /** How many elements `combinations` lists. */
 const MOST_CHOSEN = 2 ** 24;
 /** Rows of index numbers, each a choice of `count` of n; ascending, or never descending where repeats are allowed. */
@@ -116,7 +118,12 @@ export const placingOps = rows({
         src,
         x.shape.map((n, i) => (i === d ? places.size : n)),
       );
-      return x.scatter(d, places.reshape(x.shape.map((_, i) => (i === d ? -1 : 1))).broadcastTo(src.shape), src);
+      if (places.size === 0) return x.copy();
+      // Which slice of src each place takes, the last that names it: slices then move whole.
+      const none = x.newFull([x.shape[d]], NO_SLICE, 'i32');
+      const taken = none.scatter(0, places.flatten(), x.newArange(places.size, 'i32'));
+      const kept = taken.eq(NO_SLICE).reshape(x.shape.map((n, i) => (i === d ? n : 1)));
+      return kept.where(x, src.indexSelect(d, taken));
     },
   }),
   put: composite({

@@ -367,6 +367,7 @@ export const statisticsOps = rows({
         );
       const d = normalizeDim('scatterReduce', dim, x.rank);
       const self = options.includeSelf ?? true;
+      if (reduce === 'sum' && self) return x.scatterAdd(d, ids, src);
       const count = x.newZeros(x.shape, 'i64').scatterAdd(d, ids, src.newFull(src.shape, 1, 'i64'));
       const touched = count.gt(0);
       if (reduce === 'amax' || reduce === 'amin') return best(x, d, ids, src, touched, reduce === 'amax', self);

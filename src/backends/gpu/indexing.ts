@@ -1,9 +1,10 @@
 // Gathers and scatters: kernels/indexing.hip.
-import { bytesOf, type DType, kernelDType } from '../../base/dtype.js';
+import { bytesOf, DTYPE, type DType, kernelDType } from '../../base/dtype.js';
 import { UnsupportedError } from '../../base/errors.js';
-import { sizeOf } from '../../base/shape.js';
+import { sameShape, sizeOf } from '../../base/shape.js';
 import { ALL_TYPES, CTYPE, INT_TYPES, KernelModule, suffixOf, WORDS, typed } from '../../kernels/declare.js';
 import type { RowOf } from '../../ops/op.js';
+import type { View } from '../backend.js';
 import {
   alignmentOf,
   at,
@@ -15,7 +16,9 @@ import {
   launch,
   type Launches,
   MOST_BLOCKS,
+  permuted,
   places,
+  type Planner,
   type Pointer,
   powerAbove,
   single,
@@ -121,6 +124,19 @@ const scatterSorted = INDEXING.declare({
       ...typed('u64', 'lanes', 'count', 'src_step', 'dst_dim', 'dst_step'),
     },
     call: `scatter_sorted<${add}>`,
+  }),
+});
+/** A block holds a part of a contiguous lane's places (held_places) and sees all of its indices. */
+const scatterHeld = INDEXING.declare({
+  each: { add: [false, true], ids: INT_TYPES, dtype: VALUE_TYPES },
+  symbol: (v) => `scatter_${addPart(v)}held_${v.ids}_${suffixOf(v.dtype)}`,
+  body: ({ add, ids, dtype }) => ({
+    threads: 256,
+    params: {
+      ...{ ids: `const ${CTYPE[ids]}*`, src: `const ${CTYPE[dtype]}*`, dst: `${CTYPE[dtype]}*`, fault: 'u32*' },
+      ...typed('u64', 'lanes', 'count', 'ids_lane', 'ids_step', 'dst_dim'),
+    },
+    call: `scatter_held<${add}>`,
   }),
 });
 /** Indices of any dtype as keys for a sort, what is not a place as the two largest. */
@@ -271,11 +287,14 @@ export function indexAddLaunch(
   const { sort, keys, sorted, order, scratch } = sortedKeys(1, n);
   const source = { ids: at('ids'), step, keys, fault: at('fault'), n, dim: dstDim };
   const sums = { order, sorted, ...places('src', 'dst'), left, n, dst_dim: dstDim, right };
+  // Long rows are shared by several blocks, of 128 elements each where there are not many of them anyway.
+  const across = clamp(ceilDiv(right, 128), 1, ceilDiv(65536, ceilDiv(n, 8) * Math.min(left, MOST_BLOCKS[1])));
+  const grid = [ceilDiv(n, 8), Math.min(left, MOST_BLOCKS[1]), Math.min(across, MOST_BLOCKS[2])];
   return {
     launches: [
       launch(indexKeys, { ids: ids as Ids }, strideGrid(n), 256, source),
       ...sort,
-      launch(addSorted, { dtype: kernelDType(dtype) }, [ceilDiv(n, 8), Math.min(left, MOST_BLOCKS[1])], [32, 8], sums),
+      launch(addSorted, { dtype: kernelDType(dtype) }, grid, [32, 8], sums),
     ],
     scratch,
   };
@@ -303,7 +322,57 @@ const gather: Plan = (p, _row, [x, ids], [out], { dim }) => {
   p.run(launches, { ids, src: x, dst: out, fault: FAULT, info: { upload } });
 };
 
+/** Parts of a lane that see all of its indices each: more would read them too often. */
+const MOST_PARTS = 8;
+/** Indices that a block sees one after another, where there are few lanes to share the work. */
+const LONG_WALK = 65536;
+const partsOf = (dtype: DType, dstDim: number): number => ceilDiv(dstDim, bytesOf(dtype) === 8 ? 2048 : 4096);
+
+/** Whether lanes are worth putting side by side for blocks that hold their places. */
+function heldServes(dtype: DType, lanes: number, count: number, dstDim: number, last: boolean): boolean {
+  const parts = partsOf(dtype, dstDim);
+  if (count < LONG_LANE || count >= 2 ** 32 - 1 || parts > MOST_PARTS) return false;
+  // Threads of neighbouring lanes read side by side where the scattered dimension is not the last.
+  if (!last && lanes >= FEW_LANES) return false;
+  return count <= LONG_WALK || lanes * parts >= 128;
+}
+
+const HELD_BUFFERS = places('ids', 'src', 'dst', 'fault');
+const scatterIntoHeld = (p: Planner, add: boolean, [x, ids, src]: readonly View[], out: View, dim: number): void => {
+  const { shape } = out.layout;
+  const order = [...shape.keys()].filter((d) => d !== dim).concat(dim);
+  const last = dim === shape.length - 1;
+  const [index, to] = [permuted(ids, order), permuted(out, order)];
+  const kept = index.layout.strides.slice(0, -1);
+  const shared = kept.every((stride, d) => stride === 0 || index.layout.shape[d] === 1);
+  const given = shared ? index : p.dense(index);
+  const dst = last ? viewOf(out) : p.make(to.layout.shape, out.dtype);
+  p.copy(permuted(x, order), dst);
+  const dtype = kernelDType(out.dtype);
+  const [dstDim, count] = [shape[dim], ids.layout.shape[dim]];
+  const lanes = out.layout.size / dstDim;
+  const sizes = { lanes, count, ids_lane: shared ? 0 : count, ids_step: given.layout.strides[shape.length - 1] };
+  const args = { ...HELD_BUFFERS, ...sizes, dst_dim: dstDim };
+  const grid = Math.min(lanes * partsOf(dtype, dstDim), 2 ** 22);
+  p.run(single(launch(scatterHeld, { add, ids: ids.dtype as Ids, dtype }, grid, 256, args)), {
+    ids: given,
+    src: p.dense(permuted(src, order)),
+    dst,
+    fault: FAULT,
+  });
+  if (!last) p.copy(dst, to);
+};
+
 const scatter: Plan = (p, { kernel }, [x, ids, src], [out], { dim }) => {
+  const own = without(ids.layout.shape, dim);
+  const all = sameShape(own, without(out.layout.shape, dim)); // and not only a part of the lanes
+  const last = dim === out.layout.shape.length - 1;
+  if (
+    all &&
+    ids.layout.size > 0 &&
+    heldServes(kernelDType(x.dtype), sizeOf(own), ids.layout.shape[dim], out.layout.shape[dim], last)
+  )
+    return scatterIntoHeld(p, kernel.add ?? false, [x, ids, src], out, dim);
   p.copy(x, out);
   if (ids.layout.size === 0) return;
   const dims = without(ids.layout.shape, dim);
@@ -321,10 +390,17 @@ const scatter: Plan = (p, { kernel }, [x, ids, src], [out], { dim }) => {
 };
 
 const indexAdd: Plan = (p, _row, [x, ids, src], [out], { dim }) => {
-  p.copy(x, out);
-  if (src.layout.size === 0) return;
   const { shape } = out.layout;
   const [left, right] = [sizeOf(shape.slice(0, dim)), sizeOf(shape.slice(dim + 1))];
+  const dtype = kernelDType(x.dtype);
+  // Rows of one element leave most threads of a run idle. (Small floats are rounded once below, and each time here.)
+  const exact = DTYPE[dtype].kind !== 'float' || dtype === 'f32' || dtype === 'f64';
+  if (dim === shape.length - 1 && left > 1 && exact && heldServes(dtype, left, ids.layout.size, shape[dim], true)) {
+    const each = { ...viewOf(ids), layout: ids.layout.broadcastTo('indexAdd', src.layout.shape) };
+    return scatterIntoHeld(p, true, [x, each, src], out, dim);
+  }
+  p.copy(x, out);
+  if (src.layout.size === 0) return;
   const step = ids.layout.strides[0] ?? 1;
   const launches = indexAddLaunch(ids.dtype, x.dtype, left, shape[dim], ids.layout.size, right, step);
   p.run(launches, { ids, src: p.dense(src), dst: out, fault: FAULT });
