@@ -70,7 +70,7 @@ function groups(x: RefTensor, dims: readonly number[], each: (at: number, values
 }
 
 /** Sum in double with compensation (Neumaier), so that the oracle's own rounding does not matter. */
-function exactSum(values: readonly Value[]): Value {
+export function exactSum(values: readonly Value[]): Value {
   if (typeof values[0] === 'bigint') return (values as bigint[]).reduce((a, b) => a + b, 0n);
   let sum = 0;
   let lost = 0;

@@ -1,9 +1,10 @@
-// Discrete Fourier transforms as pairs of real tensors: products with small tables of cosines and sines, joined by
-// twiddle factors where the length has divisors; a length with a large prime goes by way of a convolution (Bluestein).
+// Discrete Fourier transforms as pairs of real tensors: one op up to the length that it takes, several joined by
+// twiddle factors beyond, and by way of a convolution (Bluestein) where the length has a large prime.
 import { type DType, REALS } from '../base/dtype.js';
 import { ArgumentError, ShapeError } from '../base/errors.js';
 import { formatShape, normalizeDim } from '../base/shape.js';
 import type { Tensor } from '../tensor/tensor.js';
+import { LARGEST_PRIME, longestDft, primesOf } from './fourier.js';
 import { alike, composite, requireDType, requireOptions, requireTensor, requireWhole } from './kernel-row.js';
 import { type InputSpec, rows } from './op.js';
 
@@ -37,74 +38,73 @@ interface Pair {
   readonly re: Tensor;
   readonly im: Tensor;
 }
-/** Largest length that one table of n x n numbers serves, and largest prime divisor that it does. */
-const TABLE = 64;
-const PRIME = 512;
-
-/** cos and sin of sign * 2 pi j k / n, with the product taken modulo n so that angles stay exact. */
-function table(x: Tensor, rows: number, columns: number, n: number, sign: number): Pair {
-  const of = (f: (angle: number) => number): Tensor =>
-    x
-      .newTensor(
-        Array.from({ length: rows * columns }, (_, i) =>
-          f((sign * 2 * Math.PI * ((Math.floor(i / columns) * (i % columns)) % n)) / n),
-        ),
-      )
-      .reshape([rows, columns]);
-  return { re: of(Math.cos), im: of(Math.sin) };
-}
 const times = (a: Pair, b: Pair): Pair => ({
   re: a.re.mul(b.re).sub(a.im.mul(b.im)),
   im: a.re.mul(b.im).add(a.im.mul(b.re)),
 });
 const both = (p: Pair, f: (t: Tensor) => Tensor): Pair => ({ re: f(p.re), im: f(p.im) });
+/** cos and sin of sign * 2 pi k / n, whole numbers k below 2^53 given in f64: modulo n, so that angles stay exact. */
+function turns(k: Tensor, n: number, sign: number, dtype: DType): Pair {
+  const angles = k.fmod(n).affine((sign * 2 * Math.PI) / n, 0);
+  return { re: angles.cos().cast(dtype), im: angles.sin().cast(dtype) };
+}
 
-const divisorOf = (n: number): number => {
-  for (let d = Math.min(TABLE, n - 1); d > 1; d--) if (n % d === 0) return d;
-  return 1;
-};
-
-/** The transform of the last dimension, not divided. */
-function dft(p: Pair, sign: number): Pair {
-  const n = p.re.shape[p.re.rank - 1];
-  if (n === 1) return p;
-  const a = n <= TABLE ? n : divisorOf(n);
-  if (a === n || (a === 1 && n <= PRIME)) {
-    const t = table(p.re, n, n, n, sign);
-    return {
-      re: p.re.matmul(t.re).sub(p.im.matmul(t.im)),
-      im: p.re.matmul(t.im).add(p.im.matmul(t.re)),
-    };
+/** What is wanted of a transform: the first `keep` results, perhaps their real parts alone, times a scale. */
+interface Wanted {
+  readonly keep: number;
+  readonly real: boolean;
+  readonly scale: number;
+}
+/** The transform of rows, continued by zeros to n; `re` alone where nothing else is wanted. */
+function dft(re: Tensor, im: Tensor | undefined, n: number, sign: number, wanted: Wanted): Pair {
+  const primes = primesOf(n);
+  const most = longestDft(re.dtype);
+  if (n <= most && primes.every((p) => p <= LARGEST_PRIME)) {
+    const [a, b] = re.dft(im, { n, inverse: sign > 0, ...wanted });
+    return { re: a, im: b ?? a };
   }
-  if (a === 1) return bluestein(p, n, sign);
-  // Element j1 * b + j2 goes to k1 + a * k2: transforms of length a, twiddle factors, transforms of length b.
+  const whole = { re: fitted(re, n), im: im ? fitted(im, n) : fitted(re, n).zerosLike() };
+  const out = primes.every((p) => p <= LARGEST_PRIME) ? inTwo(whole, n, sign, most) : bluestein(whole, n, sign);
+  return both(out, (t) => {
+    const kept = wanted.keep < n ? t.narrow(-1, 0, wanted.keep) : t;
+    return wanted.scale === 1 ? kept : kept.affine(wanted.scale, 0);
+  });
+}
+const every = (n: number): Wanted => ({ keep: n, real: false, scale: 1 });
+
+/** The largest divisor of n up to `most` that leaves as few parts as there can be, near the root where that is two. */
+function divisorOf(n: number, most: number): number {
+  let found = 1;
+  for (let d = Math.min(most, Math.floor(n / 2)); d > 1; d--)
+    if (n % d === 0) {
+      if (n / d > most) return found > 1 ? found : d;
+      found = d;
+      if (d * d <= n) break;
+    }
+  return found;
+}
+/** Element j1 * b + j2 goes to k1 + a * k2: transforms of length a, twiddle factors, transforms of length b. */
+function inTwo(p: Pair, n: number, sign: number, most: number): Pair {
+  const a = divisorOf(n, most);
   const b = n / a;
   const lead = p.re.shape.slice(0, -1);
   const columns = both(p, (t) => t.reshape([...lead, a, b]).transpose(-2, -1));
-  const inner = both(dft(columns, sign), (t) => t.transpose(-2, -1));
-  const outer = dft(times(inner, table(p.re, a, b, n, sign)), sign);
-  return both(outer, (t) => t.transpose(-2, -1).reshape([...lead, n]));
+  const inner = both(dft(columns.re, columns.im, a, sign, every(a)), (t) => t.transpose(-2, -1));
+  const factors = turns(p.re.newArange(a, 'f64').unsqueeze(1).mul(p.re.newArange(b, 'f64')), n, sign, p.re.dtype);
+  const { re, im } = times(inner, factors);
+  return both(dft(re, im, b, sign, every(b)), (t) => t.transpose(-2, -1).reshape([...lead, n]));
 }
 
 /** j k = (j^2 + k^2 - (k - j)^2) / 2 makes the sum a convolution, which transforms of a power of two compute. */
 function bluestein(p: Pair, n: number, sign: number): Pair {
   const m = 2 ** Math.ceil(Math.log2(2 * n - 1));
-  const angles = Array.from({ length: n }, (_, k) => (sign * Math.PI * ((k * k) % (2 * n))) / n);
-  const chirp: Pair = { re: p.re.newTensor(angles.map(Math.cos)), im: p.re.newTensor(angles.map(Math.sin)) };
-  const spread = Array.from({ length: m }, (_, k) => (k < n ? k : m - k < n ? m - k : -1));
-  const back: Pair = {
-    re: p.re.newTensor(spread.map((k) => (k < 0 ? 0 : Math.cos(angles[k])))),
-    im: p.re.newTensor(spread.map((k) => (k < 0 ? 0 : -Math.sin(angles[k])))),
-  };
-  const given = dft(
-    both(times(p, chirp), (t) => t.pad([0, m - n])),
-    -1,
-  );
-  const joined = dft(times(given, dft(back, -1)), 1);
-  return times(
-    both(joined, (t) => t.narrow(-1, 0, n).affine(1 / m, 0)),
-    chirp,
-  );
+  const chirp = turns(p.re.newArange(n, 'f64').sqr(), 2 * n, sign, p.re.dtype);
+  const circle = (t: Tensor): Tensor => t.pad([0, m - 2 * n + 1]).cat([t.narrow(-1, 1, n - 1).flip(-1)], 0);
+  const given = times(p, chirp);
+  const spread = dft(given.re, given.im, m, -1, every(m));
+  const back = dft(circle(chirp.re), circle(chirp.im.neg()), m, -1, every(m));
+  const { re, im } = times(spread, back);
+  return times(dft(re, im, m, 1, { keep: n, real: false, scale: 1 / m }), chirp);
 }
 
 /** Checked options, and the dimension moved to the end and made n long. */
@@ -131,8 +131,9 @@ const fitted = (t: Tensor, n: number): Tensor => {
 };
 const scaleOf = (norm: string, n: number, forward: boolean): number =>
   norm === 'ortho' ? 1 / Math.sqrt(n) : (norm === 'forward') === forward ? 1 / n : 1;
-const finished = (t: Tensor, scale: number, dim: number, dtype: DType): Tensor =>
-  (scale === 1 ? t : t.affine(scale, 0)).movedim(-1, dim).cast(dtype);
+const finished = (t: Tensor, dim: number, dtype: DType): Tensor => t.movedim(-1, dim).cast(dtype);
+/** No more than n of a row. */
+const cut = (t: Tensor, n: number): Tensor => (t.shape[t.rank - 1] > n ? t.narrow(-1, 0, n) : t);
 
 function transform(
   op: string,
@@ -140,16 +141,16 @@ function transform(
   im: Tensor | undefined,
   options: FftOptions,
   sign: number,
+  half = false,
 ): readonly [Tensor, Tensor] {
   requireTensor(op, 'the imaginary part', im);
   const { t, n, dim, norm } = prepared(op, x, options);
   if (im && formatShape(im.shape) !== formatShape(x.shape))
     throw new ShapeError(`${op}: the imaginary part ${formatShape(im.shape)} must be ${formatShape(x.shape)}`);
-  const re = fitted(t, n);
-  const other = im ? fitted(im.cast(t.dtype).movedim(dim, -1), n) : re.zerosLike();
-  const out = dft({ re, im: other }, sign);
-  const scale = scaleOf(norm, n, sign < 0);
-  return [finished(out.re, scale, dim, x.dtype), finished(out.im, scale, dim, x.dtype)];
+  const other = im && cut(im.cast(t.dtype).movedim(dim, -1), n);
+  const keep = half ? Math.floor(n / 2) + 1 : n;
+  const out = dft(cut(t, n), other, n, sign, { keep, real: false, scale: scaleOf(norm, n, sign < 0) });
+  return [finished(out.re, dim, x.dtype), finished(out.im, dim, x.dtype)];
 }
 
 const s = (...shape: number[]): InputSpec => ({ shape });
@@ -189,12 +190,8 @@ export const spectralOps = rows({
       ],
       { errors: [{ inputs: [s(4)], args: [{ norm: 'none' }], code: 'E_ARGUMENT', says: /rfft: unknown norm "none"/ }] },
     ),
-    compose: (x: Tensor, options: FftOptions = {}): readonly [re: Tensor, im: Tensor] => {
-      const [re, im] = transform('rfft', x, undefined, options, -1);
-      const dim = normalizeDim('rfft', options.dim ?? -1, x.rank);
-      const half = Math.floor(re.shape[dim] / 2) + 1;
-      return [re.narrow(dim, 0, half), im.narrow(dim, 0, half)];
-    },
+    compose: (x: Tensor, options: FftOptions = {}): readonly [re: Tensor, im: Tensor] =>
+      transform('rfft', x, undefined, options, -1, true),
   }),
   irfft: composite({
     ...row('real x of the first half of its spectrum, x + i im: what rfft gives', [
@@ -218,8 +215,9 @@ export const spectralOps = rows({
         { dtype: t.dtype },
       );
       const imag = other.mul(real);
-      const out = dft({ re: whole(re, mirror(re)), im: whole(imag, mirror(imag).neg()) }, 1);
-      return finished(out.re, scaleOf(norm, n, false), dim, x.dtype);
+      const wanted = { keep: n, real: true, scale: scaleOf(norm, n, false) };
+      const out = dft(whole(re, mirror(re)), whole(imag, mirror(imag).neg()), n, 1, wanted);
+      return finished(out.re, dim, x.dtype);
     },
   }),
   stft: composite({

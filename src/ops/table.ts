@@ -10,6 +10,7 @@ import { conv } from './conv.js';
 import { countOps } from './count.js';
 import { experts } from './experts.js';
 import { formulaOps } from './formulas.js';
+import { fourierOps } from './fourier.js';
 import { functional } from './functional.js';
 import { fusedOps } from './fused.js';
 import { imageOps } from './image.js';
@@ -79,6 +80,7 @@ export const OPS = {
   ...imageOps,
   ...linalgOps,
   ...matrixOps,
+  ...fourierOps,
   ...spectralOps,
   ...shorthandOps,
   ...placingOps,

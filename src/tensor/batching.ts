@@ -185,6 +185,7 @@ const RULES: { readonly [F in KernelFamily]?: Rule } = {
   search: searching,
   count: inFront,
   softmax: along,
+  fourier: inFront,
   matmul: products,
   index: (call) => INDEX[(call.row as KernelRow & { kernel: { kind: string } }).kernel.kind]?.(call),
   conv: convolution,

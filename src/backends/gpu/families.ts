@@ -24,6 +24,7 @@ import { GEMM, GEMM_HOPPER, planMatmul } from './matmul.js';
 import { EXPERTS, planExperts } from './experts.js';
 import { WEIGHTS, planQuantized } from './quantized.js';
 import { FILL, planCast, planCopy, planFill } from './movement.js';
+import { FOURIER, planFourier } from './fourier.js';
 import { NORM, planNorm } from './norm.js';
 import type { Served } from './libraries.js';
 import { PICK, planPick } from './pick.js';
@@ -59,6 +60,7 @@ const PLANS: Readonly<Record<RunRow['family'], FamilyPlan<any, any>>> = {
   pick: planPick,
   count: planCount,
   search: planSearch,
+  fourier: planFourier,
   random: planRandom,
   pool: planPool,
   attention: planAttention,
@@ -97,6 +99,7 @@ export const FAMILY_MODULES: readonly KernelModule[] = [
   ATTENTION_MATRIX,
   CONV,
   FILL,
+  FOURIER,
   GEMM,
   GEMM_HOPPER,
   POOL,

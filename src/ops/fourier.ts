@@ -1,0 +1,142 @@
+// The discrete Fourier transform of rows as one op: what fits in a GPU's shared memory. spectral.ts makes longer ones
+// of it, and those whose length has a large prime.
+import type { DType } from '../base/dtype.js';
+import { ArgumentError, ShapeError } from '../base/errors.js';
+import { formatShape, sameShape } from '../base/shape.js';
+import type { Tensor } from '../tensor/tensor.js';
+import { type Kernel, kernel, numbers, requireWhole } from './kernel-row.js';
+import { exactSum } from './reduce.js';
+import {
+  rows,
+  type Call,
+  type ErrorSample,
+  type GradContext,
+  type Grads,
+  type InputSpec,
+  type RefTensor,
+  type Sample,
+  type Sig,
+} from './op.js';
+
+declare module './op.js' {
+  interface KernelFacts {
+    fourier: undefined;
+  }
+}
+
+export interface DftParams extends Record<string, unknown> {
+  /** Length of the transform; a row is continued by zeros up to it. */
+  readonly n: number;
+  /** How many of the n results are wanted: the first. */
+  readonly keep: number;
+  /** Angles are positive. Nothing is divided by n. */
+  readonly inverse: boolean;
+  /** The real parts are all that is wanted. */
+  readonly real: boolean;
+  /** What results are multiplied by. */
+  readonly scale: number;
+}
+/** The longest rows that kernels hold, two of them in 64 KiB, and the largest prime divisor they take. */
+export const longestDft = (dtype: DType): number => (dtype === 'f64' ? 2048 : 4096);
+export const LARGEST_PRIME = 251;
+export function primesOf(n: number): number[] {
+  const found: number[] = [];
+  let left = n;
+  for (let p = 2; p * p <= left; p++) for (; left % p === 0; left /= p) found.push(p);
+  return left > 1 ? [...found, left] : found;
+}
+
+function inferDft(inputs: readonly Sig[], { n, keep, real }: DftParams): Sig[] {
+  const [{ shape, dtype }, im] = inputs;
+  if (shape.length === 0) throw new ShapeError('dft: takes rows, not []');
+  if (im && !sameShape(im.shape, shape))
+    throw new ShapeError(`dft: the imaginary part ${formatShape(im.shape)} must be ${formatShape(shape)}`);
+  requireWhole('dft', 'n and keep', [n, keep], 1);
+  const m = shape[shape.length - 1];
+  if (m > n || keep > n) throw new ShapeError(`dft: ${m} elements and ${keep} results of a transform of ${n}`);
+  if (n > longestDft(dtype) || primesOf(n).some((p) => p > LARGEST_PRIME))
+    throw new ArgumentError(
+      `dft: ${n} is not one of the lengths up to ${longestDft(dtype)} with primes up to ${LARGEST_PRIME}`,
+    );
+  const out = { shape: [...shape.slice(0, -1), keep], dtype };
+  return real ? [out] : [out, out];
+}
+
+function referenceDft(inputs: readonly RefTensor[], outputs: readonly RefTensor[], p: DftParams): void {
+  const { n, keep, inverse, scale } = p;
+  const { shape } = inputs[0];
+  const m = shape[shape.length - 1];
+  const [re, im] = inputs.map(numbers);
+  const count = outputs[0].data.length / keep;
+  const sign = inverse ? 1 : -1;
+  for (let row = 0; row < count; row++)
+    for (let k = 0; k < keep; k++) {
+      const [a, b]: number[][] = [[], []];
+      for (let j = 0; j < m; j++) {
+        const angle = (sign * 2 * Math.PI * ((j * k) % n)) / n;
+        const [x, y, c, s] = [re[row * m + j], im ? im[row * m + j] : 0, Math.cos(angle), Math.sin(angle)];
+        a.push(x * c, -y * s);
+        b.push(x * s, y * c);
+      }
+      outputs[0].data[row * keep + k] = Number(exactSum(a)) * scale;
+      if (outputs[1]) outputs[1].data[row * keep + k] = Number(exactSum(b)) * scale;
+    }
+}
+
+const s = (...shape: number[]): InputSpec => ({ shape });
+const plain = (n: number, more: Partial<DftParams> = {}): DftParams => ({
+  ...{ n, keep: n, inverse: false, real: false, scale: 1 },
+  ...more,
+});
+type Many<A extends readonly unknown[]> = Kernel<A, DftParams> & { readonly many: true };
+const many = <A extends readonly unknown[]>(row: Kernel<A, DftParams>): Many<A> => ({ ...kernel(row), many: true });
+
+export const fourierOps = rows({
+  dft: many({
+    internal: true,
+    serves: 'fft',
+    family: 'fourier',
+    engineParams: ['n', 'keep', 'inverse', 'real', 'scale'],
+    formula: '[real, imaginary] of scale times the sum over j of (x + i im)[j] e^(-2 pi i j k / n) for k below keep',
+    dtypes: ['f32', 'f64'],
+    without: 'transforms of 16-bit floats are made in f32',
+    domain: [0.25, 2],
+    ulp: { f32: 4096, f64: 16384 },
+    loose: 'sums of many terms that cancel to nothing are measured by a single one of them',
+    candle: { none: 'Candle has none of it' },
+    infer: inferDft,
+    reference: referenceDft,
+    // The sum of what flowed back times the conjugate factors: the other direction, of as many elements as came in.
+    grad: ({ inputs, grads: [re, im], params }: GradContext<DftParams>): Grads => {
+      const { n, inverse, scale } = params;
+      const lead = re ?? (im as Tensor).zerosLike();
+      const keep = inputs[0].shape[inputs[0].rank - 1];
+      return lead.dft(im, { n, keep, inverse: !inverse, real: inputs.length === 1, scale });
+    },
+    gradReads: [],
+    args: (x: Tensor, im: Tensor | undefined, params: DftParams): Call<DftParams> => ({
+      inputs: im ? [x, im] : [x],
+      params,
+    }),
+    samples: (): readonly Sample<DftParams>[] => [
+      { inputs: [s(2, 6), s(2, 6)], params: plain(6) },
+      { inputs: [s(3, 1)], params: plain(1) },
+      { inputs: [s(2, 5)], params: plain(8, { keep: 5 }) },
+      { inputs: [s(1, 64), s(1, 64)], params: plain(64, { inverse: true, scale: 1 / 64 }) },
+      { inputs: [s(3, 35), s(3, 35)], params: plain(35, { real: true }) },
+      { inputs: [s(2, 20)], params: plain(22, { inverse: true }) },
+      { inputs: [s(121)], params: plain(121, { keep: 61 }) },
+      { inputs: [s(2, 480)], params: plain(480, { keep: 241 }) },
+    ],
+    errors: (): readonly ErrorSample<DftParams>[] => [
+      {
+        inputs: [s(2, 6), s(2, 5)],
+        params: plain(6),
+        code: 'E_SHAPE',
+        says: /imaginary part \[2, 5\] must be \[2, 6\]/,
+      },
+      { inputs: [s(9)], params: plain(8), code: 'E_SHAPE', says: /9 elements and 8 results of a transform of 8/ },
+      { inputs: [s(257)], params: plain(257), code: 'E_ARGUMENT', says: /257 is not one of the lengths/ },
+    ],
+  }),
+});

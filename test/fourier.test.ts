@@ -1,0 +1,63 @@
+// Fourier transforms of every kind of length against the sums that define them, and back again.
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { type Device, randn, scope, type Tensor } from '../src/index.js';
+import { radicesOf } from '../src/backends/gpu/fourier.js';
+import { LARGEST_PRIME, longestDft, primesOf } from '../src/ops/fourier.js';
+import { testDevices } from '../src/testing/devices.js';
+
+/** Twos, other primes, primes that kernels take one by one, too large ones, and what is more than a block holds. */
+const LENGTHS = [1, 2, 8, 210, 1000, 243, 512, 1024, 121 * 8, 251, 4096, 257, 4 * 263, 4099, 8192, 6000];
+
+/** Frequencies `at` of x + i im, each a sum of its own. */
+function sums(x: Float64Array, im: Float64Array, at: readonly number[]): number[][] {
+  const n = x.length;
+  return at.map((k) => {
+    let [a, b] = [0, 0];
+    for (let j = 0; j < n; j++) {
+      const angle = (-2 * Math.PI * ((j * k) % n)) / n;
+      const [c, s] = [Math.cos(angle), Math.sin(angle)];
+      a += x[j] * c - im[j] * s;
+      b += x[j] * s + im[j] * c;
+    }
+    return [a, b];
+  });
+}
+const valuesOf = (t: Tensor): Float64Array => Float64Array.from(t.cast('f64').flatten().toArray<number[]>());
+
+for (const { name, device, missing } of testDevices('cpu'))
+  for (const [dtype, share] of [
+    ['f32', 1e-6],
+    ['f64', 4e-15],
+  ] as const)
+    test(`fft, rfft and their inverses of all kinds of lengths on ${name} in ${dtype}`, { skip: missing }, () => {
+      for (const n of LENGTHS)
+        scope(() => {
+          const make = (seed: number): Tensor => randn([3, n], { seed, dtype, device: device as Device });
+          const [x, im] = [make(1), make(2)];
+          const at = [...new Set([0, 1, Math.floor(n / 3), Math.floor(n / 2), n - 1])].filter((k) => k < n);
+          const want = sums(valuesOf(x.narrow(0, 2, 1)), valuesOf(im.narrow(0, 2, 1)), at);
+          const [re, other] = x.fft(im);
+          const [a, b] = [re, other].map((t) => valuesOf(t.narrow(0, 2, 1)));
+          const error = Math.max(...at.map((k, i) => Math.hypot(a[k] - want[i][0], b[k] - want[i][1])));
+          assert.ok(error <= share * Math.sqrt(n) * 8, `fft of ${n}: off by ${error}`);
+          const off = (t: Tensor, from: Tensor): number => t.sub(from).abs().max().item();
+          const [back, rest] = re.ifft(other);
+          assert.ok(Math.max(off(back, x), off(rest, im)) <= share * 8, `there and back, ${n}`);
+          const [half, halfIm] = x.rfft();
+          assert.deepEqual(half.shape, [3, Math.floor(n / 2) + 1]);
+          assert.ok(off(half.irfft(halfIm, { n }), x) <= share * 8, `real there and back, ${n}`);
+        });
+    });
+
+test('steps of every length that a kernel takes multiply to it and fit a word', () => {
+  for (let n = 1; n <= longestDft('f32'); n++) {
+    if (primesOf(n).some((p) => p > LARGEST_PRIME)) continue;
+    const word = radicesOf(n);
+    assert.ok(word < 1n << 64n, `${n}`);
+    let [product, last] = [1n, 1n];
+    for (let left = word; left > 0n; left >>= 8n) product *= last = left & 255n;
+    assert.equal(product, BigInt(n));
+    assert.notEqual(last, 0n, `${n}`);
+  }
+});
