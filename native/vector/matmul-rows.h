@@ -25,11 +25,12 @@ template <class E> WICK_FN E sumHalves(Vec<E> v) {
   return v.r[0];
 }
 
-// Loads a vector of B and prefetches what lies AHEAD of it. Columns follow each other in memory, but each is too short,
-// and the sums between two of them take too long, for the hardware's own prefetcher to see the pattern.
-template <class S> WICK_FN auto loadOnward(const S* from) {
+// Loads a vector of B and, if that is asked for, prefetches what lies AHEAD of it. Columns follow each other in memory,
+// but each is too short, and the sums between two of them take too long, for the hardware's own prefetcher to see the
+// pattern.
+template <class S> WICK_FN auto loadOnward(const S* from, bool ask = true) {
   constexpr int64_t AHEAD = 4096;  // bytes
-  __builtin_prefetch(reinterpret_cast<const char*>(from) + AHEAD);
+  if (ask) __builtin_prefetch(reinterpret_cast<const char*>(from) + AHEAD);
   return load(from);
 }
 
@@ -54,7 +55,8 @@ WICK_FN void dots(const E* a, int64_t lda, const S* b, int64_t ldb, int64_t k, E
       for (int i = 0; i < M; i++) row[i] = V::load(a + i * lda + q + u * V::N);
 #pragma GCC unroll 4
       for (int c = 0; c < C; c++) {
-        const V column = loadOnward(b + c * ldb + q + u * V::N);
+        // Vectors of a line are neighbours: the first asks for all.
+        const V column = loadOnward(b + c * ldb + q + u * V::N, u * V::N * sizeof(S) % 64 == 0);
 #pragma GCC unroll 4
         for (int i = 0; i < M; i++) acc[i][c][u] = mad(row[i], column, acc[i][c][u]);
       }
@@ -169,6 +171,15 @@ template <class S, class E> void widenRows(const Product& p, E* rows, int64_t ld
   });
 }
 
+// Columns that a task takes of n, k deep: even ones for all threads, whole groups of four, and as many tasks as speeds
+// need to even out and waiting allows. A task of LEAST multiplications takes some microseconds, as waiting does.
+inline int64_t evenColumns(int64_t n, int64_t k) {
+  constexpr int64_t LEAST = 1 << 15;
+  const int64_t threads = wick::threadCount(), worth = n * k / LEAST;
+  const int64_t tasks = worth >= 4 * threads ? 4 * threads : worth >= threads ? worth / threads * threads : worth + 1;
+  return roundUp((n + tasks - 1) / tasks, 4);
+}
+
 template <class S> void fewRows(const Product& p, bool accumulate) {
   typedef typename ComputeOf<S>::type E;
   S* out = reinterpret_cast<S*>(const_cast<char*>(p.out.data));
@@ -184,7 +195,9 @@ template <class S> void fewRows(const Product& p, bool accumulate) {
   asStored<S>(p.b, [&](auto b) {
     typedef typename decltype(b)::Element B;
     if (p.b.row == 1) {
-      parallel(p.n, grain, [&](int64_t begin, int64_t end) {
+      const int64_t each = evenColumns(p.n, p.k * m);
+      parallelTasks((p.n + each - 1) / each, [&](int64_t first, int64_t last) {
+        const int64_t begin = first * each, end = least(last * each, p.n);
         switch (m) {
           case 1: dotColumns<B, E, 1, 4>(rows, lda, b.data, p.b.column, p.k, begin, end, put); break;
           case 2: dotColumns<B, E, 2, 4>(rows, lda, b.data, p.b.column, p.k, begin, end, put); break;
