@@ -10,7 +10,13 @@
 //                 tiles of 4096 (8-byte keys: 2048); count -> starts -> scatter each pass, indices carried along. The
 //                 first pass reads the
 //                 values and makes the keys
+//   radix_spread  the same as radix_starts for rows of many tiles: a block a byte, whose totals radix_scatter adds up
+//   choose_count, choose_byte, choose_tiles, choose_starts, choose_write   the first `keep` of long rows in the order of
+//                 a sort, found byte by byte from the highest: how often each byte stands behind what is decided, which
+//                 one the last of those kept has, and at the end what is before that key, and the first of those equal
+//                 to it, in their order; sort_rows puts them in theirs
 //   take_values, take_indices   values in the order of the indices; the first indices of each row
+#include "block-scan.h"
 #include "sort-key.h"
 
 // ---- rows in a block ----
@@ -212,6 +218,32 @@ WICK_FN void radix_starts(u32* counts, i64 size) {
   }
 }
 
+/** A block a byte of a row of many tiles: where the byte begins in each tile, counted from its own first; its total. */
+WICK_FN void radix_spread(u32* counts, u32* totals, i64 tiles) {
+  constexpr int EACH_SUM = 4;
+  __shared__ u32 slots[256 / WICK_WAVE];
+  u32* mine = counts + (i64)blockIdx.x * tiles;
+  u32 carry = 0;
+  for (i64 base = 0; base < tiles; base += 256 * EACH_SUM) {
+    u32 v[EACH_SUM], sum = 0, total;
+#pragma unroll
+    for (int e = 0; e < EACH_SUM; e++) {
+      const i64 i = base + threadIdx.x * EACH_SUM + e;
+      v[e] = i < tiles ? mine[i] : 0;
+      sum += v[e];
+    }
+    u32 at = carry + block_scan<256>(sum, slots, total);
+#pragma unroll
+    for (int e = 0; e < EACH_SUM; e++) {
+      const i64 i = base + threadIdx.x * EACH_SUM + e;
+      if (i < tiles) mine[i] = at;
+      at += v[e];
+    }
+    carry += total;
+  }
+  if (threadIdx.x == 0) totals[blockIdx.x] = carry;
+}
+
 /** Threads of a block that moves a tile: more than count it, so that each has few keys. */
 constexpr int SCATTER_THREADS = 512, SCATTER_WAVES = SCATTER_THREADS / WICK_WAVE;
 
@@ -237,8 +269,8 @@ WICK_FN u32 scatter_scan(u32 value, u32* slots) {
  * are ranked in turn.
  */
 template <class K>
-WICK_FN void radix_scatter(const K& keys, const u32* order, const u32* starts, typename K::U* keys_out, u32* order_out,
-                           i64 cols, i64 tiles, u32 shift) {
+WICK_FN void radix_scatter(const K& keys, const u32* order, const u32* starts, const u32* totals,
+                           typename K::U* keys_out, u32* order_out, i64 cols, i64 tiles, u32 shift) {
   typedef typename K::U U;
   constexpr int TILE = radix_tile<U>, ITEMS = TILE / SCATTER_THREADS;
   __shared__ U shared_keys[TILE];
@@ -249,7 +281,8 @@ WICK_FN void radix_scatter(const K& keys, const u32* order, const u32* starts, t
   const i64 base = row * cols;
   ROLLED
   for (u32 i = t; i < SCATTER_WAVES * 128; i += SCATTER_THREADS) ((u32*)seen)[i] = 0;
-  const u32 begin = t < 256 ? starts[((i64)row * 256 + t) * tiles + tile] : 0;
+  u32 begin = t < 256 ? starts[((i64)row * 256 + t) * tiles + tile] : 0;
+  if (totals) begin += scatter_scan(t < 256 ? totals[row * 256 + t] : 0, slots);
   U key[ITEMS];
   const u32 mine = wave * (WICK_WAVE * ITEMS) + lane;  // in the tile
   const i64 from = (i64)tile * TILE + mine;
@@ -322,4 +355,148 @@ template <class W> WICK_FN void take_values(const W* src, const u32* order, W* d
 /** The first `keep` indices of each row. */
 WICK_FN void take_indices(const u32* order, u32* dst, u64 rows, u64 cols, u64 keep) {
   GRID_STRIDE(i, rows * keep) dst[i] = order[i / keep * cols + i % keep];
+}
+
+// ---- the first of long rows ----
+
+constexpr int CHOOSE_EACH = 16, CHOOSE_TILE = 256 * CHOOSE_EACH;
+/** What is known of the last key that is kept: its highest bytes, and how many are kept of those that begin so. */
+struct Chosen {
+  u64 key;
+  u32 left, before;  // before: how many keys are smaller
+};
+WICK_FN void clear_counts(u32* counts, u64 n) { GRID_STRIDE(i, n) counts[i] = 0; }
+/** `blocks` blocks a row: bytes of keys that begin as far as is decided, added up in `counts` [row, byte]. */
+template <class S>
+WICK_FN void choose_count(const S* src, const Chosen* known, u32* counts, i64 cols, u32 blocks, u32 shift, u32 first,
+                          u32 descending) {
+  typedef key_t_of<S> U;
+  __shared__ u32 seen[256 / WICK_WAVE][256];
+  const u32 row = blockIdx.x / blocks, block = blockIdx.x % blocks;
+  for (u32 w = 0; w < 256 / WICK_WAVE; w++) seen[w][threadIdx.x] = 0;
+  __syncthreads();
+  const u64 decided = first ? 0 : known[row].key;
+  const u32 above = shift + 8;
+  u32* mine = seen[wave_id()];
+  const S* from = src + row * cols;
+  ROLLED
+  for (i64 base = (i64)block * 1024; base < cols; base += (i64)blocks * 1024) {
+    S v[4];
+#pragma unroll
+    for (int e = 0; e < 4; e++) {
+      const i64 i = base + e * 256 + threadIdx.x;
+      v[e] = from[i < cols ? i : cols - 1];
+    }
+#pragma unroll
+    for (int e = 0; e < 4; e++) {
+      const u64 key = (U)sort_key(v[e], descending != 0);
+      if (base + e * 256 + threadIdx.x < cols && (first || key >> above == decided >> above))
+        atomic_add(&mine[(u32)(key >> shift) & 255], 1u);
+    }
+  }
+  __syncthreads();
+  u32 sum = 0;
+  for (u32 w = 0; w < 256 / WICK_WAVE; w++) sum += seen[w][threadIdx.x];
+  if (sum) atomic_add(&counts[row * 256 + threadIdx.x], sum);
+}
+/** A block a row: the byte at which `left` are reached; counts are 0 again for the next one. */
+WICK_FN void choose_byte(Chosen* known, u32* counts, u32 shift, u32 first, u32 keep) {
+  __shared__ u32 slots[256 / WICK_WAVE];
+  Chosen* mine = known + blockIdx.x;
+  const u32 left = first ? keep : mine->left, count = counts[blockIdx.x * 256 + threadIdx.x];
+  const u64 key = first ? 0 : mine->key;
+  const u32 smaller = first ? 0 : mine->before;
+  u32 total;
+  const u32 before = block_scan<256>(count, slots, total);
+  __syncthreads();
+  if (before < left && left <= before + count) {
+    mine->key = key | (u64)threadIdx.x << shift;
+    mine->left = left - before;
+    mine->before = smaller + before;
+  }
+  counts[blockIdx.x * 256 + threadIdx.x] = 0;
+}
+/** Of this thread's elements one after another: a bit for each key below the last one kept, and for each equal to it. */
+template <class S>
+WICK_FN void compared(const S* row, i64 from, i64 cols, u64 last, u32 descending, u32& below, u32& equal) {
+  below = equal = 0;
+#pragma unroll
+  for (int e = 0; e < CHOOSE_EACH; e++) {
+    if (from + e >= cols) continue;
+    const u64 key = sort_key(row[from + e], descending != 0);
+    if (key < last) below |= 1u << e;
+    if (key == last) equal |= 1u << e;
+  }
+}
+/** A block a tile: how many keys are below the last one kept, and how many equal it, [row, tile, 2]. */
+template <class S>
+WICK_FN void choose_tiles(const S* src, const Chosen* known, u32* found, i64 cols, u32 tiles, u32 descending) {
+  __shared__ u32 slots[WAVE_SLOTS];
+  const u32 row = blockIdx.x / tiles, tile = blockIdx.x % tiles;
+  u32 below, equal;
+  compared(src + row * cols, (i64)tile * CHOOSE_TILE + threadIdx.x * CHOOSE_EACH, cols, known[row].key, descending,
+           below, equal);
+  const u32 both = group_sum(popcount64(below) | popcount64(equal) << 16, 256, slots);
+  if (threadIdx.x == 0) {
+    found[(i64)blockIdx.x * 2] = both & 0xffff;
+    found[(i64)blockIdx.x * 2 + 1] = both >> 16;
+  }
+}
+/** A block a row: these counts become how many come before each tile. */
+WICK_FN void choose_starts(u32* found, u32 tiles) {
+  constexpr int EACH_SUM = 4;
+  __shared__ u64 slots[1024 / WICK_WAVE];
+  u32* row = found + (i64)blockIdx.x * tiles * 2;
+  u64 carry = 0;
+  for (u32 base = 0; base < tiles; base += 1024 * EACH_SUM) {
+    u64 v[EACH_SUM], sum = 0, total;
+#pragma unroll
+    for (int e = 0; e < EACH_SUM; e++) {
+      const u32 i = base + threadIdx.x * EACH_SUM + e;
+      v[e] = i < tiles ? row[2 * i] | (u64)row[2 * i + 1] << 32 : 0;
+      sum += v[e];
+    }
+    u64 at = carry + block_scan<1024>(sum, slots, total);
+#pragma unroll
+    for (int e = 0; e < EACH_SUM; e++) {
+      const u32 i = base + threadIdx.x * EACH_SUM + e;
+      if (i < tiles) {
+        row[2 * i] = (u32)at;
+        row[2 * i + 1] = (u32)(at >> 32);
+      }
+      at += v[e];
+    }
+    carry += total;
+  }
+}
+/** A block a tile: what is kept of it, with its number in the row; those below the last key first, then those equal. */
+template <class S>
+WICK_FN void choose_write(const S* src, const Chosen* known, const u32* found, S* values, u32* indices, i64 cols,
+                          u32 tiles, u32 keep, u32 descending) {
+  __shared__ u32 slots[256 / WICK_WAVE];
+  const u32 row = blockIdx.x / tiles, tile = blockIdx.x % tiles;
+  const Chosen& mine = known[row];
+  const u32* here = found + (i64)blockIdx.x * 2;
+  const bool end = tile + 1 == tiles;
+  // Nothing of this tile is kept: what comes before it and before the next is the same, or enough.
+  if ((end ? mine.before : here[2]) == here[0] && (here[1] >= mine.left || (!end && here[3] == here[1]))) return;
+  const i64 from = (i64)tile * CHOOSE_TILE + threadIdx.x * CHOOSE_EACH;
+  const S* line = src + row * cols;
+  u32 below, equal, total;
+  compared(line, from, cols, mine.key, descending, below, equal);
+  const u32 ahead = block_scan<256>(popcount64(below) | popcount64(equal) << 16, slots, total);
+  u32 low = here[0] + (ahead & 0xffff), same = here[1] + (ahead >> 16);
+  ROLLED
+  for (u32 e = 0; e < CHOOSE_EACH; e++) {
+    const bool is_low = below >> e & 1, is_same = equal >> e & 1;
+    if (is_low || (is_same && same < mine.left)) {
+      const u32 at = is_low ? low : mine.before + same;
+      if (at < keep) {
+        values[(i64)row * keep + at] = line[from + e];
+        indices[(i64)row * keep + at] = (u32)(from + e);
+      }
+    }
+    low += is_low;
+    same += is_same;
+  }
 }

@@ -135,7 +135,10 @@ const GUARDS: Readonly<Record<string, Guard>> = {
   },
   'sort-key.h': { ops: ['argsort'], tests: ['kernels-structured', 'kernels-structured-golden'] },
   'search.hip': { ops: ['searchsorted'] },
-  'sort.hip': { ops: ['argsort', 'topk'], tests: ['kernels-long', 'kernels-structured', 'kernels-structured-golden'] },
+  'sort.hip': {
+    ops: ['argsort', 'argTop', 'topk'],
+    tests: ['kernels-long', 'kernels-structured', 'kernels-structured-golden'],
+  },
   'stream.h': { ops: ['sum', 'softmax', 'layerNorm', 'rmsNorm'], tests: ['kernels-structured'] },
   'candle/ternary.hip': { tests: ['kernels-golden'] },
   'tile.h': { ops: ['bmm', 'matmul', 'conv2d'], tests: ['kernels-structured'] },

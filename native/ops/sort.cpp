@@ -50,11 +50,13 @@ void radixSort(Item* items, Item* spare, int64_t n) {
   if (from != items) memcpy(items, from, n * sizeof(Item));
 }
 
-Status argsort(const Call& c, const void*) {
+// All indices of each lane in order, or the first of them where `data` is not null.
+Status argsort(const Call& c, const void* data) {
   const Operand &x = c.in(0), &out = c.out();
   const int dim = (int)c.integer(0);
   const bool descending = c.params[1] != 0;
-  if (x.size() == 0) return OK;
+  const int64_t keep = data ? c.integer(2) : x.shape[dim];
+  if (x.size() == 0 || keep == 0) return OK;
   Lanes in = lanesOf(x, dim), to = lanesOf(out, dim);
   const int64_t n = in.length;
   const int bytes = x.bytes(), wide = wideType(x.dtype);
@@ -68,12 +70,16 @@ Status argsort(const Call& c, const void*) {
       gatherRun(raw, x.data + from.offset[0] * bytes, in.step, n, bytes);
       castRun(x.dtype, wide, raw, lane, n);
       keysOf(x.dtype, lane, items, n, descending);
-      if (n > 256) radixSort(items, spare, n);
-      else
-        std::sort(items, items + n,
-                  [](const Item& a, const Item& b) { return a.key != b.key ? a.key < b.key : a.index < b.index; });
+      const auto before = [](const Item& a, const Item& b) {
+        return a.key != b.key ? a.key < b.key : a.index < b.index;
+      };
+      if (keep < n / 4) {
+        std::nth_element(items, items + keep, items + n, before);
+        std::sort(items, items + keep, before);
+      } else if (n > 256) radixSort(items, spare, n);
+      else std::sort(items, items + n, before);
       uint32_t* target = out.as<uint32_t>() + into.offset[0];
-      for (int64_t k = 0; k < n; k++) target[k * to.step] = items[k].index;
+      for (int64_t k = 0; k < keep; k++) target[k * to.step] = items[k].index;
     }
   });
   return OK;
@@ -81,6 +87,6 @@ Status argsort(const Call& c, const void*) {
 
 }  // namespace
 
-WICK_OPS(sort) = {{"argsort", argsort, nullptr}, {nullptr, nullptr, nullptr}};
+WICK_OPS(sort) = {{"argsort", argsort, nullptr}, {"argTop", argsort, "first"}, {nullptr, nullptr, nullptr}};
 
 }  // namespace wick

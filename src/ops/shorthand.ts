@@ -296,7 +296,7 @@ export const shorthandOps = rows({
       if (!Number.isSafeInteger(k) || k < 1 || k > n) throw new ArgumentError(`kthvalue: k ${k} is not from 1 to ${n}`);
       const indices = x
         .detach()
-        .argsort(d)
+        .argTop(d, k, false)
         .narrow(d, k - 1, 1);
       const values = x.gather(d, indices);
       return keepdim ? [values, indices] : [values.squeeze(d), indices.squeeze(d)];

@@ -3,7 +3,7 @@ import { DTYPES, type Value } from '../base/dtype.js';
 import { ArgumentError } from '../base/errors.js';
 import { normalizeDim } from '../base/shape.js';
 import type { Tensor } from '../tensor/tensor.js';
-import { composite, eachLane, kernel, requireOptions } from './kernel-row.js';
+import { composite, eachLane, kernel, lanes, replaceDim, requireOptions } from './kernel-row.js';
 import {
   rows,
   type Call,
@@ -18,6 +18,10 @@ import {
 export interface ArgsortParams extends Record<string, unknown> {
   readonly dim: number;
   readonly descending: boolean;
+}
+export interface TopParams extends ArgsortParams {
+  /** How many are wanted. */
+  readonly keep: number;
 }
 /** How elements are ordered. */
 export interface SortOptions {
@@ -77,6 +81,55 @@ export const sort = rows({
     ],
   }),
 
+  argTop: kernel({
+    internal: true,
+    serves: 'topk',
+    family: 'sort',
+    engineParams: ['dim', 'descending', 'keep'],
+    formula: 'the first `keep` indices (u32) of those that sort x along dim; equal elements keep their order',
+    dtypes: DTYPES,
+    candle: { none: 'Candle has no top-k' },
+    ulp: 0,
+    noGrad: 'the result is an index',
+    infer: ([x]: readonly Sig[], { dim, keep }: TopParams): readonly Sig[] => {
+      normalizeDim('topk', dim, x.shape.length);
+      if (!Number.isInteger(keep) || keep < 0 || keep > x.shape[dim])
+        throw new ArgumentError(
+          `topk: k ${keep} must be a whole number from 0 to ${x.shape[dim]}, the size of dimension ${dim}`,
+        );
+      return [{ shape: replaceDim(x.shape, dim, keep), dtype: 'u32' }];
+    },
+    reference: ([x]: readonly RefTensor[], [out]: readonly RefTensor[], { dim, descending, keep }: TopParams): void => {
+      const { left, n, right } = lanes(x.shape, dim);
+      for (let l = 0; l < left; l++)
+        for (let r = 0; r < right; r++) {
+          const value = (i: number): Value => x.data[(l * n + i) * right + r];
+          Array.from({ length: n }, (_, i) => i)
+            .sort((a, b) => (descending ? order(value(b), value(a)) : order(value(a), value(b))))
+            .slice(0, keep)
+            .forEach((from, to) => (out.data[(l * keep + to) * right + r] = BigInt(from)));
+        }
+    },
+    args: (x: Tensor, dim: number, keep: number, descending: boolean): Call<TopParams> => ({
+      inputs: [x],
+      params: { dim, descending, keep },
+    }),
+    samples: (): readonly Sample<TopParams>[] => [
+      { inputs: [{ shape: [4, 9] }], params: { dim: 1, descending: true, keep: 3 } },
+      { inputs: [{ shape: [6, 4], ints: [0, 2] }], params: { dim: 0, descending: false, keep: 2 } },
+      { inputs: [{ shape: [2, 9000] }], params: { dim: 1, descending: true, keep: 5 } },
+      { inputs: [{ shape: [9000], ints: [0, 3] }], params: { dim: 0, descending: false, keep: 2100 } },
+    ],
+    errors: (): readonly ErrorSample<TopParams>[] => [
+      {
+        inputs: [{ shape: [4, 9] }],
+        params: { dim: 1, descending: true, keep: 10 },
+        code: 'E_ARGUMENT',
+        says: /topk: k 10 must be a whole number from 0 to 9/,
+      },
+    ],
+  }),
+
   sort: composite({
     formula: '[values, indices] with x sorted along dim',
     dtypes: DTYPES,
@@ -121,7 +174,7 @@ export const sort = rows({
           `topk: k ${k} must be a whole number from 0 to ${x.shape[d]}, the size of dimension ${dim}`,
         );
       }
-      const ids = x.argsort(d, { descending: options.largest ?? true }).narrow(d, 0, k);
+      const ids = x.detach().argTop(d, k, options.largest ?? true);
       return [x.gather(d, ids), ids];
     },
     samples: (): readonly CompositeSample[] => [

@@ -5,6 +5,7 @@ import type { RowOf } from '../../ops/op.js';
 import {
   at,
   ceilDiv,
+  clamp,
   type FamilyPlan,
   type Launch,
   launch,
@@ -14,6 +15,7 @@ import {
   powerAbove,
   single,
   strideGrid,
+  type Target,
 } from './plan.js';
 import { rowGrid } from './row-shapes.js';
 
@@ -47,6 +49,7 @@ const scatterFirst = SORT.forTypes(ALL_TYPES, 'radix_scatter_first', (T) => ({
   params: {
     src: `const ${T}*`,
     starts: 'const u32*',
+    totals: 'const u32*',
     keys_out: `key_t_of<${T}>*`,
     order_out: 'u32*',
     cols: 'i64',
@@ -54,7 +57,7 @@ const scatterFirst = SORT.forTypes(ALL_TYPES, 'radix_scatter_first', (T) => ({
     descending: 'u32',
   },
   call: 'radix_scatter',
-  given: `KeysOf<${T}>{src, descending != 0}, (const u32*)nullptr, starts, keys_out, order_out, cols, tiles, 0`,
+  given: `KeysOf<${T}>{src, descending != 0}, (const u32*)nullptr, starts, totals, keys_out, order_out, cols, tiles, 0`,
 }));
 const BYTES = [1, 2, 4, 8] as const;
 const count = SORT.declare({
@@ -76,6 +79,7 @@ const scatter = SORT.declare({
       keys: `const ${WORDS[bytes]}*`,
       order: 'const u32*',
       starts: 'const u32*',
+      totals: 'const u32*',
       keys_out: `${WORDS[bytes]}*`,
       order_out: 'u32*',
       cols: 'i64',
@@ -83,7 +87,7 @@ const scatter = SORT.declare({
       shift: 'u32',
     },
     call: 'radix_scatter',
-    given: `MadeKeys<${WORDS[bytes]}>{keys}, order, starts, keys_out, order_out, cols, tiles, shift`,
+    given: `MadeKeys<${WORDS[bytes]}>{keys}, order, starts, totals, keys_out, order_out, cols, tiles, shift`,
   }),
 });
 const scan = SORT.declare({
@@ -91,6 +95,14 @@ const scan = SORT.declare({
   symbol: () => 'radix_scan',
   body: () => ({ threads: 1024, params: { counts: 'u32*', size: 'i64' }, call: 'radix_starts' }),
 });
+/** The same for rows of many tiles: a block a byte. */
+const spread = SORT.declare({
+  each: {},
+  symbol: () => 'radix_totals',
+  body: () => ({ threads: 256, params: { counts: 'u32*', totals: 'u32*', tiles: 'i64' }, call: 'radix_spread' }),
+});
+/** Tiles from which on a block a byte beats one a row. */
+const MANY_TILES = 32;
 /** Values in the order of the indices, and the first indices of each row. */
 const takeSorted = SORT.declare({
   each: { bytes: BYTES },
@@ -157,13 +169,16 @@ export function sortLaunch(
   const keys = [within(0), within(keysBytes)];
   const orders = [within(ordersAt), within(ordersAt + round(numel * 4))];
   const countsAt = ordersAt + 2 * round(numel * 4);
-  const counts = within(countsAt);
+  const totalsAt = countsAt + rowCount * 256 * tiles * 4;
+  const [counts, totals] = [within(countsAt), within(totalsAt)];
+  const many = tiles > MANY_TILES;
   const launches: Launch[] = [];
   for (let pass = 0; pass < bytes; pass++) {
     const [from, to] = [pass % 2, 1 - (pass % 2)];
     const last = pass === bytes - 1;
     const results = {
       starts: counts,
+      totals: many ? totals : 0,
       keys_out: last ? 0 : keys[to],
       order_out: last && keep === cols ? indices : orders[to],
       cols,
@@ -175,7 +190,9 @@ export function sortLaunch(
       pass === 0
         ? launch(countFirst, { dtype }, blocks, 256, { src, counts, cols, tiles, descending })
         : launch(count, { bytes }, blocks, 256, { keys: keys[from], counts, cols, tiles, shift }),
-      launch(scan, {}, rowCount, 1024, { counts, size: 256 * tiles }),
+      many
+        ? launch(spread, {}, 256 * rowCount, 256, { counts, totals, tiles })
+        : launch(scan, {}, rowCount, 1024, { counts, size: 256 * tiles }),
       pass === 0
         ? launch(scatterFirst, { dtype }, blocks, 512, { src, ...results, descending })
         : launch(scatter, { bytes }, blocks, 512, { keys: keys[from], order: orders[from], ...results, shift }),
@@ -187,15 +204,115 @@ export function sortLaunch(
     if (keep !== cols) launches.push(launch(takeFront, {}, grid, 256, { ...kept, dst: indices }));
     if (values !== 0) launches.push(launch(takeSorted, { bytes }, grid, 256, { ...kept, src, dst: values }));
   }
-  return { launches, scratch: countsAt + rowCount * 256 * tiles * 4 };
+  return { launches, scratch: totalsAt + (many ? rowCount * 1024 : 0) };
 }
 
+// ---- the first of long rows ----
+
+/** The highest bytes of the last key that is kept, how many of those that begin so, and how many are below. */
+const KNOWN_BYTES = 16;
+const chooseCount = SORT.forTypes(ALL_TYPES, 'choose_count', (T) => ({
+  threads: 256,
+  params: {
+    ...{ src: `const ${T}*`, known: 'const Chosen*', counts: 'u32*', cols: 'i64' },
+    ...typed('u32', 'blocks', 'shift', 'first', 'descending'),
+  },
+  call: 'choose_count',
+}));
+const chooseByte = SORT.declare({
+  each: {},
+  symbol: () => 'choose_bytes',
+  body: () => ({
+    threads: 256,
+    params: { known: 'Chosen*', counts: 'u32*', ...typed('u32', 'shift', 'first', 'keep') },
+    call: 'choose_byte',
+  }),
+});
+const chooseTiles = SORT.forTypes(ALL_TYPES, 'choose_tiles', (T) => ({
+  threads: 256,
+  params: {
+    ...{ src: `const ${T}*`, known: 'const Chosen*', found: 'u32*', cols: 'i64' },
+    ...typed('u32', 'tiles', 'descending'),
+  },
+  call: 'choose_tiles',
+}));
+const chooseStarts = SORT.declare({
+  each: {},
+  symbol: () => 'choose_offsets',
+  body: () => ({ threads: 1024, params: { found: 'u32*', tiles: 'u32' }, call: 'choose_starts' }),
+});
+const chooseWrite = SORT.forTypes(ALL_TYPES, 'choose_write', (T) => ({
+  threads: 256,
+  params: {
+    ...{ src: `const ${T}*`, known: 'const Chosen*', found: 'const u32*', values: `${T}*`, indices: 'u32*' },
+    ...{ cols: 'i64', ...typed('u32', 'tiles', 'keep', 'descending') },
+  },
+  call: 'choose_write',
+}));
+const clear = SORT.declare({
+  each: {},
+  symbol: () => 'choose_clear',
+  body: () => ({ threads: 256, params: { counts: 'u32*', n: 'u64' }, call: 'clear_counts' }),
+});
+const CHOOSE_TILE = 4096;
+
+/** The indices of the first `keep` of each sorted row: of few of a long one without sorting it. Buffers: src, indices. */
+export function firstLaunch(
+  elements: DType,
+  rowCount: number,
+  cols: number,
+  keep: number,
+  down: boolean,
+  target: Target,
+): Launches {
+  const dtype = kernelDType(elements);
+  const bytes = bytesOf(dtype) as (typeof BYTES)[number];
+  const longest = longestInBlock(bytes);
+  if (cols <= longest || keep > longest || keep > cols / 4) return sortLaunch(elements, rowCount, cols, keep, down);
+  const descending = down ? 1 : 0;
+  const tiles = ceilDiv(cols, CHOOSE_TILE);
+  const sizes = [KNOWN_BYTES, 1024, tiles * 8, keep * bytes, keep * 4, keep * 4].map(
+    (size) => ceilDiv(rowCount * size, 256) * 256,
+  );
+  const starts = sizes.map((_, i) => sizes.slice(0, i).reduce((a, b) => a + b, 0));
+  const [known, counts, found, values, chosen, order] = starts.map((offset) => at('scratch', offset));
+  const src = at('src');
+  const blocks = clamp(ceilDiv(cols, 8192), 1, Math.max(1, ceilDiv(8 * target.multiprocessors, rowCount)));
+  const launches: Launch[] = [launch(clear, {}, strideGrid(rowCount * 256), 256, { counts, n: rowCount * 256 })];
+  for (let byte = bytes - 1; byte >= 0; byte--) {
+    const step = { shift: byte * 8, first: byte === bytes - 1 ? 1 : 0 };
+    launches.push(
+      launch(chooseCount, { dtype }, blocks * rowCount, 256, { src, known, counts, cols, blocks, ...step, descending }),
+      launch(chooseByte, {}, rowCount, 256, { known, counts, ...step, keep }),
+    );
+  }
+  const grid = tiles * rowCount;
+  const kept = { values, indices: chosen, cols, tiles, keep, descending };
+  const sorted = sortLaunch(elements, rowCount, keep, keep, down, {
+    src: values,
+    indices: order,
+    values: 0,
+    scratch: at('scratch'),
+  });
+  launches.push(
+    launch(chooseTiles, { dtype }, grid, 256, { src, known, found, cols, tiles, descending }),
+    launch(chooseStarts, {}, rowCount, 1024, { found, tiles }),
+    launch(chooseWrite, { dtype }, grid, 256, { src, known, found, ...kept }),
+    ...sorted.launches,
+    launch(takeSorted, { bytes: 4 }, strideGrid(rowCount * keep), 256, {
+      ...{ src: chosen, order, dst: at('indices'), rows: rowCount, cols: keep, keep },
+    }),
+  );
+  return { launches, scratch: starts[5] + sizes[5] };
+}
 interface Params {
   readonly dim: number;
   readonly descending: boolean;
+  /** How many of each row are wanted; all where it is left out. */
+  readonly keep?: number;
 }
 /** Indices that sort along a dimension. */
-export const planSort: FamilyPlan<RowOf<'sort'>, Params> = (p, _row, [x], [out], { dim, descending }) => {
+export const planSort: FamilyPlan<RowOf<'sort'>, Params> = (p, _row, [x], [out], { dim, descending, keep }) => {
   const { shape, rank } = x.layout;
   const last = rank === 0 || dim === rank - 1;
   const order = last ? [] : [...shape.map((_, i) => i).filter((i) => i !== dim), dim];
@@ -203,6 +320,6 @@ export const planSort: FamilyPlan<RowOf<'sort'>, Params> = (p, _row, [x], [out],
   const target = last ? out : permuted(out, order);
   const indices = last ? out : p.make(target.layout.shape, 'u32');
   const cols = rank === 0 ? 1 : shape[dim];
-  p.run(sortLaunch(x.dtype, x.layout.size / cols, cols, cols, descending), { src, indices });
+  p.run(firstLaunch(x.dtype, x.layout.size / cols, cols, keep ?? cols, descending, p.device), { src, indices });
   if (!last) p.copy(indices, target);
 };
