@@ -1,7 +1,7 @@
 // Names that PyTorch's users reach for and that are a line or two of other rows.
 import { type DType, INTS, REALS } from '../base/dtype.js';
 import { ArgumentError, ShapeError } from '../base/errors.js';
-import { formatShape, normalizeDim } from '../base/shape.js';
+import { broadcastShapes, formatShape, normalizeDim } from '../base/shape.js';
 import type { Tensor } from '../tensor/tensor.js';
 import { wide } from './composites.js';
 import { formulaRow } from './formula-row.js';
@@ -238,7 +238,12 @@ export const shorthandOps = rows({
       two([3, 4], [2, 4], 1),
     ]),
     compose: (x: Tensor, y: Tensor, p: number = 2): Tensor =>
-      together([x, y], (a, b) => a.unsqueeze(-2).sub(b.unsqueeze(-3)).norm(p, -1)),
+      together([x, y], (a, b) => {
+        if (a.rank < 2 || b.rank < 2 || (p !== 1 && p !== 2)) return a.unsqueeze(-2).sub(b.unsqueeze(-3)).norm(p, -1);
+        const lead = broadcastShapes('cdist', a.shape.slice(0, -2), b.shape.slice(0, -2));
+        const spread = (t: Tensor): Tensor => t.broadcastTo([...lead, ...t.shape.slice(-2)]);
+        return spread(a).rowDistances(spread(b), p);
+      }),
   }),
   cov: composite({
     ...formulaRow('the covariances of variables, one a row, over observations, one a column', [

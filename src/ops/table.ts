@@ -8,6 +8,7 @@ import { binaryOps, choiceOps, compareOps } from './binary.js';
 import { compositeOps } from './composites.js';
 import { conv } from './conv.js';
 import { countOps } from './count.js';
+import { distanceOps } from './distance.js';
 import { experts } from './experts.js';
 import { formulaOps } from './formulas.js';
 import { fourierOps } from './fourier.js';
@@ -81,6 +82,7 @@ export const OPS = {
   ...linalgOps,
   ...matrixOps,
   ...fourierOps,
+  ...distanceOps,
   ...spectralOps,
   ...shorthandOps,
   ...placingOps,

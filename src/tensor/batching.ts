@@ -186,6 +186,7 @@ const RULES: { readonly [F in KernelFamily]?: Rule } = {
   count: inFront,
   softmax: along,
   fourier: inFront,
+  distance: inFront,
   matmul: products,
   index: (call) => INDEX[(call.row as KernelRow & { kernel: { kind: string } }).kernel.kind]?.(call),
   conv: convolution,

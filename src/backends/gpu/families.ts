@@ -24,6 +24,7 @@ import { GEMM, GEMM_HOPPER, planMatmul } from './matmul.js';
 import { EXPERTS, planExperts } from './experts.js';
 import { WEIGHTS, planQuantized } from './quantized.js';
 import { FILL, planCast, planCopy, planFill } from './movement.js';
+import { DISTANCE, planDistance } from './distance.js';
 import { FOURIER, planFourier } from './fourier.js';
 import { NORM, planNorm } from './norm.js';
 import type { Served } from './libraries.js';
@@ -61,6 +62,7 @@ const PLANS: Readonly<Record<RunRow['family'], FamilyPlan<any, any>>> = {
   count: planCount,
   search: planSearch,
   fourier: planFourier,
+  distance: planDistance,
   random: planRandom,
   pool: planPool,
   attention: planAttention,
@@ -98,6 +100,7 @@ export const FAMILY_MODULES: readonly KernelModule[] = [
   ATTENTION_HOPPER,
   ATTENTION_MATRIX,
   CONV,
+  DISTANCE,
   FILL,
   FOURIER,
   GEMM,

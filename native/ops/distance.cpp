@@ -1,0 +1,73 @@
+// Distances between rows, all with all.
+#include <cmath>
+
+#include "engine/strided.h"
+#include "engine/threads.h"
+#include "ops.h"
+
+namespace wick {
+namespace {
+
+template <int P, class T> T distanceOf(const T* a, const T* b, int64_t k) {
+  constexpr int WIDE = 64 / sizeof(T);
+  T sums[WIDE] = {};
+  int64_t i = 0;
+  for (; i + WIDE <= k; i += WIDE)
+    for (int w = 0; w < WIDE; w++) {
+      const T d = a[i + w] - b[i + w];
+      sums[w] += P == 1 ? std::fabs(d) : d * d;
+    }
+  T sum = 0;
+  for (; i < k; i++) {
+    const T d = a[i] - b[i];
+    sum += P == 1 ? std::fabs(d) : d * d;
+  }
+  for (int w = 0; w < WIDE; w++) sum += sums[w];
+  return sum;
+}
+// Squares of numbers around 1, where those of the numbers themselves may leave the range of T.
+template <class T> T scaledDistance(const T* a, const T* b, int64_t k) {
+  T top = 0, sum = 0;
+  for (int64_t i = 0; i < k; i++) top = std::fmax(top, std::fabs(a[i] - b[i]));
+  if (top == 0 || std::isinf(top)) return top;
+  for (int64_t i = 0; i < k; i++) {
+    const T d = (a[i] - b[i]) / top;
+    sum += d * d;
+  }
+  return std::sqrt(sum) * top;
+}
+
+template <class T> void distancesOf(const Call& c, const T* x, const T* y) {
+  const Operand& out = c.out();
+  const int64_t m = out.shape[out.rank - 1], n = out.shape[out.rank - 2], k = c.in(0).shape[c.in(0).rank - 1];
+  const bool plain = c.integer(0) == 1;
+  const T most = sizeof(T) == 4 ? (T)1e37 : (T)1e300, least = 1 / most * (T)1e7;
+  parallel(out.size() / m, 1 + 32768 / (m * (k + 1)), [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; i++)
+      for (int64_t j = 0; j < m; j++) {
+        const T *a = x + i * k, *b = y + (i / n * m + j) * k;
+        T* to = out.as<T>() + i * m + j;
+        if (plain) {
+          *to = distanceOf<1, T>(a, b, k);
+          continue;
+        }
+        const T sum = distanceOf<2, T>(a, b, k);
+        *to = sum > most || sum < least ? scaledDistance(a, b, k) : std::sqrt(sum);
+      }
+  });
+}
+
+// Params: p, which is 1 or 2.
+Status rowDistances(const Call& c, const void*) {
+  if (c.out().size() == 0) return OK;
+  const char *x = contiguousData(c.in(0), SCRATCH_X), *y = contiguousData(c.in(1), SCRATCH_Y);
+  if (c.in(0).dtype == F64) distancesOf(c, reinterpret_cast<const double*>(x), reinterpret_cast<const double*>(y));
+  else distancesOf(c, reinterpret_cast<const float*>(x), reinterpret_cast<const float*>(y));
+  return OK;
+}
+
+}  // namespace
+
+WICK_OPS(distance) = {{"rowDistances", rowDistances, nullptr}, {nullptr, nullptr, nullptr}};
+
+}  // namespace wick

@@ -1,0 +1,52 @@
+// Distances whose squares leave the range of their dtype, of equal rows, and of numbers that are none.
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { type Device, scope, tensor } from '../src/index.js';
+import { testDevices } from '../src/testing/devices.js';
+
+for (const { name, device, missing } of testDevices('cpu'))
+  for (const [dtype, large] of [
+    ['f32', 1e30],
+    ['f64', 1e250],
+  ] as const)
+    test(
+      `cdist on ${name} in ${dtype} keeps its digits where squares would not, and NaN and infinity`,
+      {
+        skip: missing,
+      },
+      () =>
+        scope(() => {
+          const on = { dtype, device: device as Device };
+          const lists = [
+            [3 * large, 4 * large],
+            [3 / large, 4 / large],
+            [0, 0],
+            [Infinity, 1],
+            [NaN, 0],
+          ];
+          const got = tensor(lists, on)
+            .cdist(tensor([[0, 0]], on))
+            .flatten()
+            .toArray<number[]>();
+          const want = [5 * large, 5 / large, 0, Infinity, NaN];
+          want.forEach((w, i) => {
+            if (Number.isFinite(w)) assert.ok(Math.abs(got[i] - w) <= 1e-6 * w, `${lists[i]}: ${got[i]}, not ${w}`);
+            else assert.ok(Object.is(got[i], w), `${lists[i]}: ${got[i]}, not ${w}`);
+          });
+          const x = tensor(
+            [
+              [1, 2],
+              [3, 4],
+            ],
+            on,
+          ).requireGrad();
+          const slopes = x
+            .cdist(tensor([[1, 2]], on))
+            .sum()
+            .backward()
+            .of(x)
+            .toArray<number[][]>();
+          assert.deepEqual(slopes[0], [0, 0], 'equal rows have no direction');
+          assert.ok(slopes[1].every((d) => Math.abs(d - Math.SQRT1_2) < 1e-6));
+        }),
+    );
