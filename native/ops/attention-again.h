@@ -7,8 +7,18 @@ namespace wick {
 namespace {
 
 template <class E> bool hasNaN(const E* row, int64_t n) {
+  typedef E Some __attribute__((vector_size(16)));
+  constexpr int64_t N = sizeof(Some) / sizeof(E);
+  decltype(Some() != Some()) found{};
+  int64_t d = 0;
+  for (; d + N <= n; d += N) {
+    Some v;
+    memcpy(&v, row + d, sizeof v);
+    found |= v != v;
+  }
   bool any = false;
-  for (int64_t d = 0; d < n; d++) any |= row[d] != row[d];
+  for (int i = 0; i < N; i++) any |= found[i] != 0;
+  for (; d < n; d++) any |= row[d] != row[d];
   return any;
 }
 template <class E> E dotOf(const E* a, const E* b, int64_t n) {

@@ -137,12 +137,15 @@ template <class E> void save(const Rows& x, const E* from, char* to) {
   else castRun(typeOf<E>, x.dtype, from, to, x.dim);
 }
 
+// Row `at` of a sequence's page of keys or values.
+inline const char* pageRow(const Problem& p, const Rows& x, const Sequence& s, int64_t head, int64_t page, int64_t at) {
+  const Operand& table = *p.extra[PAGES];
+  return x.at(table.as<int32_t>()[s.batch * table.stride[0] + page * table.stride[1]], head, at);
+}
 // Row j of a sequence's keys or values, which may be in pages.
 inline const char* keyRow(const Problem& p, const Rows& x, const Sequence& s, int64_t head, int64_t j) {
-  const Operand* table = p.extra[PAGES];
-  if (!table) return x.at(s.entry, head, s.kRow + j);
-  const int64_t page = table->as<int32_t>()[s.batch * table->stride[0] + j / x.rows * table->stride[1]];
-  return x.at(page, head, j % x.rows);
+  if (!p.extra[PAGES]) return x.at(s.entry, head, s.kRow + j);
+  return pageRow(p, x, s, head, j / x.rows, j % x.rows);
 }
 
 // Cap, alibi and mask of scores from..to of one row; they come as products and leave as logits. `slopes` gets the
