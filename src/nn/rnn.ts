@@ -4,6 +4,7 @@ import { ArgumentError, ShapeError } from '../base/errors.js';
 import { formatShape, sameShape } from '../base/shape.js';
 import { requireOptions, requireShare, requireWhole } from '../ops/kernel-row.js';
 import { cat, stack, tensor, zeros } from '../tensor/create.js';
+import { fuse } from '../tensor/fuse.js';
 import { Tensor } from '../tensor/tensor.js';
 import { refuseMore } from './answers.js';
 import { dropout } from './dropout.js';
@@ -71,42 +72,60 @@ interface Weights {
 interface Kind<S extends GruState> {
   readonly gates: number;
   readonly parts: readonly (keyof S & string)[];
+  /** Both products are added up before anything else, so that their biases are one, added for all steps at once. */
+  readonly joined: boolean;
   advance(fromInput: Tensor, fromHidden: (h: Tensor) => Tensor, state: S): S;
 }
+// One kernel each where no gradients are recorded.
+const remembered = fuse((f: Tensor, c: Tensor, i: Tensor, g: Tensor) =>
+  f.sigmoid().mul(c).add(i.sigmoid().mul(g.tanh())),
+);
+const told = fuse((o: Tensor, c: Tensor) => o.sigmoid().mul(c.tanh()));
 const LSTM_KIND: Kind<LstmState> = {
   gates: 4,
   parts: ['h', 'c'],
+  joined: true,
   advance: (x, fromHidden, { h, c }) => {
     const [i, f, g, o] = x.add(fromHidden(h)).chunk(4, -1);
-    const next = f.sigmoid().mul(c).add(i.sigmoid().mul(g.tanh()));
-    return { h: o.sigmoid().mul(next.tanh()), c: next };
+    const next = remembered(f, c, i, g);
+    return { h: told(o, next), c: next };
   },
 };
+const opened = fuse((x: Tensor, y: Tensor) => x.add(y).sigmoid());
+const proposed = fuse((x: Tensor, r: Tensor, h: Tensor) => x.add(r.mul(h)).tanh());
+const mixed = fuse((n: Tensor, z: Tensor, h: Tensor) => n.add(z.mul(h.sub(n))));
 const GRU_KIND: Kind<GruState> = {
   gates: 3,
   parts: ['h'],
+  joined: false,
   advance: (x, fromHidden, { h }) => {
-    const [ir, iz, candidate] = x.chunk(3, -1);
-    const [hr, hz, hn] = fromHidden(h).chunk(3, -1);
-    const r = ir.add(hr).sigmoid();
-    const z = iz.add(hz).sigmoid();
-    const n = candidate.add(r.mul(hn)).tanh();
-    return { h: n.add(z.mul(h.sub(n))) };
+    const size = h.shape[h.rank - 1];
+    const hidden = fromHidden(h);
+    const gates = (t: Tensor): Tensor => t.narrow(-1, 0, 2 * size);
+    const last = (t: Tensor): Tensor => t.narrow(-1, 2 * size, size);
+    const [r, z] = opened(gates(x), gates(hidden)).chunk(2, -1);
+    return { h: mixed(proposed(last(x), r, last(hidden)), z, h) };
   },
 };
-const plainKind = (bend: 'tanh' | 'relu'): Kind<GruState> => ({
-  gates: 1,
-  parts: ['h'],
-  advance: (x, fromHidden, { h }) => {
-    const y = x.add(fromHidden(h));
-    return { h: bend === 'tanh' ? y.tanh() : y.relu() };
-  },
-});
+const plainKind = (bend: 'tanh' | 'relu'): Kind<GruState> => {
+  const bent = fuse((x: Tensor, y: Tensor) => (bend === 'tanh' ? x.add(y).tanh() : x.add(y).relu()));
+  return {
+    gates: 1,
+    parts: ['h'],
+    joined: true,
+    advance: (x, fromHidden, { h }) => ({ h: bent(x, fromHidden(h)) }),
+  };
+};
 
 const product = (x: Tensor, weight: Tensor, bias: Tensor | undefined): Tensor => {
   const y = x.matmul(weight.t());
   return bias ? y.add(bias) : y;
 };
+/** Biases of the products of input and state, as the kind has them. */
+function biases(kind: Pick<Kind<GruState>, 'joined'>, { bih, bhh }: Pick<Weights, 'bih' | 'bhh'>) {
+  if (!kind.joined) return { input: bih, hidden: bhh };
+  return { input: bih && bhh ? bih.add(bhh) : (bih ?? bhh), hidden: undefined };
+}
 const OPTIONS = ['layers', 'bias', 'bidirectional', 'dropout', ...MAKE_OPTIONS];
 
 /** Weights bear PyTorch's names, weight_ih_l0 and so on: (gates * hidden, inputs) and (gates * hidden, hidden). */
@@ -197,20 +216,22 @@ abstract class Recurrent<S extends GruState> extends Module {
   /** One step of the first layer from (batch, features). */
   step(x: Tensor, state: S): S {
     const w = this.weights();
-    return this.#kind.advance(product(x, w.ih, w.bih), (h) => product(h, w.hh, w.bhh), state);
+    const { input, hidden } = biases(this.#kind, w);
+    return this.#kind.advance(product(x, w.ih, input), (h) => product(h, w.hh, hidden), state);
   }
   /** All states of the first layer over a sequence (batch, time, features), in time order. */
   seq(x: Tensor, initial: S = this.zeroState(x.shape[0])): S[] {
     return this.#pass(x, initial, this.weights(), this.reverse);
   }
   #pass(x: Tensor, initial: S, w: Weights, back: boolean, live?: readonly Tensor[]): S[] {
-    const inputs = product(x, w.ih, w.bih);
+    const { input, hidden } = biases(this.#kind, w);
+    const inputs = product(x, w.ih, input);
     const steps = Array.from({ length: x.shape[1] }, (_, t) => t);
     const states: S[] = new Array(steps.length);
     let state = initial;
     for (const t of back ? steps.reverse() : steps) {
       const now = inputs.narrow(1, t, 1).squeeze([1]);
-      const next = this.#kind.advance(now, (h) => product(h, w.hh, w.bhh), state);
+      const next = this.#kind.advance(now, (h) => product(h, w.hh, hidden), state);
       states[t] = state = live ? this.#parts((p) => live[t].where(next[p] as Tensor, state[p] as Tensor)) : next;
     }
     return states;
@@ -391,8 +412,9 @@ abstract class Cell<S extends GruState> extends Module {
     const { parts } = this.#kind;
     if (parts.some((p) => !((state as unknown as Record<string, unknown>)?.[p] instanceof Tensor)))
       throw new ArgumentError(`${this.constructor.name}: a state is { ${parts.join(', ')} }, as forward() answers it`);
-    const fromHidden = (h: Tensor): Tensor => product(h, this.weightHh, this.biasHh);
-    return this.#kind.advance(product(x, this.weightIh, this.biasIh), fromHidden, state);
+    const { input, hidden } = biases(this.#kind, { bih: this.biasIh, bhh: this.biasHh });
+    const fromHidden = (h: Tensor): Tensor => product(h, this.weightHh, hidden);
+    return this.#kind.advance(product(x, this.weightIh, input), fromHidden, state);
   }
 }
 /** Options of cells. */
