@@ -29,7 +29,7 @@ import { buildInputs, type Case, casesOf, runCase } from '../src/testing/cases.j
 const cpu = Device.cpu();
 
 /** Ops that must read an example's numbers to know what to do: how many results, how many rounds. */
-const READERS = new Set(['bincount', 'gcd', 'histc', 'lcm', 'lstsq', 'matrixExp', 'unique', 'uniqueConsecutive']);
+const READERS = new Set(['bincount', 'histc', 'lstsq', 'matrixExp', 'unique', 'uniqueConsecutive']);
 const READS = /vmap: the function asks for the numbers of one example/;
 /** Families and calls without a rule, which go through them example by example. */
 const LOOPED =

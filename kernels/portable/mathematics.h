@@ -48,7 +48,10 @@ WICK_FN double atan2g(double y, double x) { return atan2(y, x); }
 WICK_FN float hypotg(float x, float y) { return hypotf(x, y); }
 WICK_FN double hypotg(double x, double y) { return hypot(x, y); }
 template <class T> WICK_FN T lgammag(T x) { return (T)lgamma((double)x); }
-template <class T> WICK_FN T erfinvg(T x) { return (T)special_erfinv((double)x); }
+template <class T> WICK_FN T erfinvg(T x) {
+  if constexpr (same<T, float>) return (T)special_erfinv_short((double)x);
+  else return (T)special_erfinv((double)x);
+}
 template <class T> WICK_FN T i0g(T x) { return (T)special_bessel_i(0, (double)x); }
 template <class T> WICK_FN T i1g(T x) { return (T)special_bessel_i(1, (double)x); }
 template <class T> WICK_FN T polygammag(T n, T x) { return (T)special_polygamma((double)n, (double)x); }
@@ -170,6 +173,27 @@ WICK_INT_MATH(i64)
   WICK_FN bool isnang(T) { return false; }
 WICK_UINT_MATH(u8)
 WICK_UINT_MATH(u32)
+
+/** The largest number that divides both, and the least that both divide; 0 where there is none. */
+template <class P, class Q> WICK_FN common_t<P, Q> gcdg(P p, Q q) {
+  typedef common_t<P, Q> T;
+  const auto divisor = [](auto a, auto b) {
+    ROLLED
+    while (b != 0) {
+      const auto left = a % b;
+      a = b, b = left;
+    }
+    return (T)a;
+  };
+  const u64 a = (u64)absg((T)p), b = (u64)absg((T)q);
+  if constexpr (sizeof(T) <= 4) return divisor((u32)a, (u32)b);
+  else return divisor(a, b);
+}
+template <class P, class Q> WICK_FN common_t<P, Q> lcmg(P p, Q q) {
+  typedef common_t<P, Q> T;
+  const T common = gcdg((T)p, (T)q);
+  return common == 0 ? T(0) : absg((T)((u64)divg((T)p, common) * (u64)q));
+}
 
 #if defined(WICK_NVIDIA) && defined(__CUDA_ARCH__)
 /** One instruction does it; where NaN wins, from sm_80 on. */

@@ -26,7 +26,7 @@ WICK_LIBRARY(atanhg, atanh)
 WICK_LIBRARY(log2g, log2)
 WICK_LIBRARY(log10g, log10)
 WICK_LANES(lgammag, float(__builtin_lgamma(v)), __builtin_lgamma(v))
-WICK_LANES(erfinvg, float(special_erfinv(v)), special_erfinv(v))
+WICK_LANES(erfinvg, float(special_erfinv_short(v)), special_erfinv(v))
 WICK_LANES(i0g, float(special_bessel_i(0, v)), special_bessel_i(0, v))
 WICK_LANES(i1g, float(special_bessel_i(1, v)), special_bessel_i(1, v))
 #undef WICK_LIBRARY
@@ -65,6 +65,24 @@ template <class E> WICK_FN Vec<E> floordivg(Vec<E> p, Vec<E> q) {
   } else {
     return select(q == zero, zero, divg(p, q) - less);
   }
+}
+template <class E> WICK_FN E divisorOf(E p, E q) {
+  uint64_t a = p < 0 ? 0 - (uint64_t)p : (uint64_t)p, b = q < 0 ? 0 - (uint64_t)q : (uint64_t)q;
+  while (b != 0) {
+    const uint64_t left = a % b;
+    a = b;
+    b = left;
+  }
+  return E(a);
+}
+template <class E> WICK_FN Vec<E> gcdg(Vec<E> p, Vec<E> q) { return eachPair(p, q, divisorOf<E>); }
+template <class E> WICK_FN Vec<E> lcmg(Vec<E> p, Vec<E> q) {
+  return eachPair(p, q, [](E a, E b) {
+    const int64_t common = (int64_t)divisorOf(a, b);
+    if (common == 0) return E(0);
+    const E product = E((common == -1 ? 0 - (uint64_t)a : uint64_t(a / common)) * uint64_t(b));
+    return product < 0 ? E(0 - uint64_t(product)) : product;
+  });
 }
 template <class E> WICK_FN Vec<E> shlg(Vec<E> p, Vec<E> q) {
   return eachPair(p, q, [](E a, E b) { return E(uint64_t(b) < sizeof(E) * 8 ? uint64_t(a) << b : 0); });

@@ -22,23 +22,6 @@ function slopes(x: Tensor, d: number, spacing: number): Tensor {
   return ends[0].cat(ends.slice(1), d);
 }
 
-/** What divides whole numbers: two that broadcast, and what such ops have in common. */
-const PAIRS: readonly CompositeSample[] = [
-  {
-    inputs: [
-      { shape: [2, 4], ints: [1, 60] },
-      { shape: [4], ints: [1, 60] },
-    ],
-    args: [{ input: 1 }],
-  },
-];
-const WHOLE = {
-  dtypes: ['i32', 'i64'],
-  ulp: 0,
-  noGrad: 'whole numbers have none',
-  without: 'it takes i32 and i64; cast first',
-} as const;
-
 export const formulaOps = rows({
   hardtanh: composite({
     ...formulaRow('x between min (-1) and max (1)', [on([2, 3]), on([2, 3], -0.5, 0.25)], { ulp: 0 }),
@@ -129,17 +112,6 @@ export const formulaOps = rows({
       return keepdim ? [values, indices] : [values.squeeze(d), indices.squeeze(d)];
     },
   }),
-  gcd: composite({
-    ...formulaRow('the largest whole number that divides both, by Euclid; 0 for 0 and 0', PAIRS, WHOLE),
-    compose: (x: Tensor, y: Tensor): Tensor => divisor(x, y),
-  }),
-  lcm: composite({
-    ...formulaRow('the least whole number that both divide', PAIRS, WHOLE),
-    compose: (x: Tensor, y: Tensor): Tensor => {
-      const common = divisor(x, y);
-      return common.eq(0).where(0, x.floorDivide(common.eq(0).where(1, common)).mul(y).abs());
-    },
-  }),
   unravelIndex: composite({
     ...formulaRow(
       'the numbers along each dimension of a shape that row-by-row numbers stand for, along a new last dimension',
@@ -155,12 +127,3 @@ export const formulaOps = rows({
     },
   }),
 });
-
-function divisor(x: Tensor, y: Tensor): Tensor {
-  let [a, b] = [x.abs().add(y.zerosLike()), y.abs().add(x.zerosLike())];
-  while (b.ne(0).any().item() === 1) {
-    const none = b.eq(0);
-    [a, b] = [none.where(a, b), none.where(0, a.remainder(none.where(1, b)))];
-  }
-  return a;
-}

@@ -28,6 +28,22 @@ const bigRemainder = (x: bigint, y: bigint): bigint => {
   return r !== 0n && r < 0n !== y < 0n ? r + y : r;
 };
 
+/** What divides whole numbers. */
+const whole = {
+  dtypes: ['i32', 'i64'],
+  without: 'it takes i32 and i64; cast first',
+  ulp: 0,
+  candle: ours,
+  noGrad: 'whole numbers have none',
+  exact: (x: number) => x,
+  domain: [1, 60],
+} as const;
+function divisor(x: bigint, y: bigint): bigint {
+  let [a, b] = [x < 0n ? -x : x, y < 0n ? -y : y];
+  while (b !== 0n) [a, b] = [b, a % b];
+  return a;
+}
+
 export const integerOps = rows({
   fmod: binary({
     formula: 'x - y * trunc(x / y): the remainder with the sign of x',
@@ -115,6 +131,22 @@ export const integerOps = rows({
     int: (x, y) => (y >= 0n && y < 64n ? x >> y : x < 0n ? -1n : 0n),
     kernel: 'shrg(x, y)',
     domain: [0, 12],
+  }),
+  gcd: binary({
+    ...whole,
+    formula: 'the largest whole number that divides both, by Euclid; 0 for 0 and 0',
+    int: divisor,
+    kernel: 'gcdg(x, y)',
+  }),
+  lcm: binary({
+    ...whole,
+    formula: 'the least whole number that both divide',
+    int: (x, y) => {
+      const common = divisor(x, y);
+      const product = common === 0n ? 0n : (x / common) * y;
+      return product < 0n ? -product : product;
+    },
+    kernel: 'lcmg(x, y)',
   }),
   bitwiseNot: composite({
     ...bits,
