@@ -4,7 +4,7 @@ import { gatherLaunch, indexAddLaunch, scatterLaunch, selectRowsLaunch } from '.
 import { at } from '../src/backends/gpu/plan.js';
 import { ropeLaunch } from '../src/backends/gpu/rope.js';
 import { scanLaunch } from '../src/backends/gpu/scan.js';
-import { sortLaunch } from '../src/backends/gpu/sort.js';
+import { firstLaunch, sortLaunch } from '../src/backends/gpu/sort.js';
 import { type Data, cases, random, rounded, make, floats, num, same, range, rowsOf } from './structured-data.js';
 
 // ---- rope, scans ----
@@ -97,6 +97,7 @@ for (const [dtype, rows, cols, keep] of [
   ['bf16', 2, 4500, 7],
   ['u8', 2, 300, 300],
   ['u8', 1, 9000, 9000],
+  ['u8', 2, 37000, 37000],
   ['f64', 2, 200, 200],
   ['f64', 1, 2100, 2100],
   ['i64', 1, 33, 33],
@@ -124,6 +125,31 @@ for (const [dtype, rows, cols, keep] of [
       outputs: {
         indices: same('u32', sorted.flat()),
         values: { dtype, values: sorted.flatMap((r, i) => r.map((c) => src.values[i * cols + c])) },
+      },
+    });
+  }
+}
+
+// The first few of long rows, with keys that tie at the last place.
+for (const [dtype, rows, cols, keep] of [
+  ['f32', 2, 9000, 3],
+  ['f16', 1, 9000, 2000],
+  ['u8', 3, 8200, 1],
+  ['i64', 2, 5000, 1000],
+] as const) {
+  for (const descending of [false, true]) {
+    const src = make(dtype, rows * cols, (i) =>
+      isFloat(dtype) && i % 997 === 5 ? NaN : i % 31 === 3 ? -0 : Math.round(random() * 100),
+    );
+    cases.push({
+      name: `the first ${keep} of ${dtype} [${rows}, ${cols}]${descending ? ' descending' : ''}`,
+      plan: (t) => firstLaunch(dtype, rows, cols, keep, descending, t),
+      inputs: { src },
+      outputs: {
+        indices: same(
+          'u32',
+          rowsOf(num(src), cols).flatMap((r) => order(r, descending).slice(0, keep)),
+        ),
       },
     });
   }

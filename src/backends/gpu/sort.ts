@@ -102,7 +102,7 @@ const spread = SORT.declare({
   body: () => ({ threads: 256, params: { counts: 'u32*', totals: 'u32*', tiles: 'i64' }, call: 'radix_spread' }),
 });
 /** Tiles from which on a block a byte beats one a row. */
-const MANY_TILES = 32;
+const MANY_TILES = 8;
 /** Values in the order of the indices, and the first indices of each row. */
 const takeSorted = SORT.declare({
   each: { bytes: BYTES },
