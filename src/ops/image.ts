@@ -172,6 +172,12 @@ function interpolateOf(x: Tensor, o: InterpolateOptions): Tensor {
       : rank === 2
         ? x.adaptiveAvgPool2d(size as [number, number])
         : x.adaptiveAvgPool3d(size);
+  // The one mode with kernels of its own, for its gradient, too.
+  if (mode === 'bilinear' && !antialias)
+    return x.upsampleBilinear2d(size as [number, number], {
+      alignCorners,
+      ...(scale && { scale: scale as [number, number] }),
+    });
   const run = (w: Tensor): Tensor =>
     size.reduce((t, out, i) => {
       const n = t.shape[i + 2];
