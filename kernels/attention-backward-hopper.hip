@@ -283,16 +283,24 @@ template <class T, int D, bool OwnKeys, int Changes> WICK_FN void attention_back
   }
   products_wait<0>();
 
+  u32 odd = 0;  // rows with NaN, which are made again
 #pragma unroll
   for (int r = 0; r < 2; r++) {
     const int at = own_rows.m + 8 * r;
     if (at >= work.mine) continue;
     T* to = OwnKeys ? key_row<T>(p, p.dk, p.dk_strides, work.s, work.kv_head, at)
                     : query_row<T>(p.dq, p.dq_strides, work.s, work.head0, at);
-    write_row(to + own_rows.column, sum, r, (float)p.scale);
+    bool found = write_row(to + own_rows.column, sum, r, (float)p.scale);
     if constexpr (OwnKeys)
-      write_row(key_row<T>(p, p.dv, p.dv_strides, work.s, work.kv_head, at) + own_rows.column, value_sum, r, 1);
+      found |=
+          write_row(key_row<T>(p, p.dv, p.dv_strides, work.s, work.kv_head, at) + own_rows.column, value_sum, r, 1);
+    odd |= (u32)found << (lane / 4 + 8 * r);
   }
+  const int first = own_rows.m - lane / 4;
+  each_again(odd, [&](int r) {
+    if constexpr (OwnKeys) key_gradients_again<T>(p, work.s, work.kv_head, first + r);
+    else query_gradient_again<T>(p, work.s, work.head0, first + r);
+  });
 }
 
 #else

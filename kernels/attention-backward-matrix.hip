@@ -14,6 +14,7 @@
 // | _128_large    | 64           | 69632        |
 // | _64_any       | 64           | 27648        |
 // | _128_any      | 64           | 43520        |
+#include "attention-again.h"
 #include "attention-matrix.h"
 
 // Rows of keys and values, or of queries and gradients of outputs, in 16-byte parts that are there or are zeros as a
@@ -194,8 +195,9 @@ template <class T, int D, int Tiles, int Others, bool OwnKeys> struct OwnBlock {
     }
   }
 
-  // Once a block: its loops are short rather than fast.
-  WICK_MEMBER void write_rows(Acc (&sum)[Tiles][Parts], Acc (&value_sum)[ValueTiles][ValueParts]) const {
+  // Once a block: its loops are short rather than fast. A bit for each row of the wave that this lane found NaN in.
+  WICK_MEMBER u32 write_rows(Acc (&sum)[Tiles][Parts], Acc (&value_sum)[ValueTiles][ValueParts]) const {
+    u32 odd = 0;
     UNROLL(Tiles, 1)
     for (int t = 0; t < Tiles; t++) {
       UNROLL(Parts, 1)
@@ -211,8 +213,11 @@ template <class T, int D, int Tiles, int Others, bool OwnKeys> struct OwnBlock {
           for (int e = 0; e < ACC; e++) {
             const int at = 16 * d + other_of(lane, e);
             if (query_slot(e) != r || at >= p.dim) continue;
-            to[at] = round_to<T>(sum[0][0].x[e] * (float)p.scale);
-            if constexpr (OwnKeys) to_v[at] = round_to<T>(value_sum[0][0].x[e]);
+            const float x = sum[0][0].x[e] * (float)p.scale;
+            float y = 0;
+            to[at] = round_to<T>(x);
+            if constexpr (OwnKeys) y = value_sum[0][0].x[e], to_v[at] = round_to<T>(y);
+            odd |= (u32)(x != x || y != y) << (m - r0 - row0);
           }
         }
         move_up(sum[0]);
@@ -221,6 +226,7 @@ template <class T, int D, int Tiles, int Others, bool OwnKeys> struct OwnBlock {
       move_up(sum);
       if constexpr (OwnKeys) move_up(value_sum);
     }
+    return odd;
   }
 };
 
@@ -293,5 +299,8 @@ WICK_FN void attention_backward_matrix(const Attention& p) {
     block.add_sums(sum, value_sum, weight, slope, x, y);
     if (Ahead) keep_stat();
   }
-  block.write_rows(sum, value_sum);
+  each_again(block.write_rows(sum, value_sum), [&](int r) {
+    if constexpr (OwnKeys) key_gradients_again<T>(p, s, kv_head, r0 + row0 + r);
+    else query_gradient_again<T>(p, s, head0, r0 + row0 + r);
+  });
 }

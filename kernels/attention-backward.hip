@@ -3,7 +3,7 @@
 // Two passes, one that owns queries and one that owns keys, each adding up in registers: no atomics, so results repeat
 // bit for bit. attention_delta_T: grid (ceil(tq / 8), heads, batch); attention_backward_query_T_D: the grid of the
 // forward kernel; attention_backward_key_T_D: grid (key tiles, key heads, batch). All have 256 threads.
-#include "attention.h"
+#include "attention-again.h"
 #include "attention-tile.h"
 
 // delta = the product of a row of the output with its gradient: 32 lanes a row.
@@ -99,6 +99,23 @@ WICK_FN void weights_and_gradients(const Attention& p, const Sequence& s, int he
   }
 }
 
+// Of a block's rows, which lie in memory by now, those with NaN, a wave each.
+template <class T> WICK_FN void queries_again(const Attention& p, int first, int count) {
+  const Sequence s = sequence_of(p, blockIdx.z);
+  UNROLL(1, 1)
+  for (int i = first + wave_again(); i < first + count && i < s.nq; i += 256 / WICK_WAVE)
+    if (is_odd(query_row<const T>(p.dq, p.dq_strides, s, blockIdx.y, i), p.dim))
+      query_gradient_again<T>(p, s, blockIdx.y, i);
+}
+template <class T> WICK_FN void keys_again(const Attention& p, int first, int count) {
+  const Sequence s = sequence_of(p, blockIdx.z);
+  UNROLL(1, 1)
+  for (int j = first + wave_again(); j < first + count && j < s.nk; j += 256 / WICK_WAVE)
+    if (is_odd(key_row<const T>(p, p.dk, p.dk_strides, s, blockIdx.y, j), p.dim) ||
+        is_odd(key_row<const T>(p, p.dv, p.dv_strides, s, blockIdx.y, j), p.dim))
+      key_gradients_again<T>(p, s, blockIdx.y, j);
+}
+
 template <class T, int D> WICK_FN void attention_backward_query(const Attention& p) {
   typedef compute_t<T> A;
   constexpr int R = tile_side<T>, B = 16 * R;
@@ -127,6 +144,8 @@ template <class T, int D> WICK_FN void attention_backward_query(const Attention&
   }
   tile_store(dq, tile, s.nq - i0, p.dim,
              [&](int r, int d, A x) { query_row<T>(p.dq, p.dq_strides, s, head, i0 + r)[d] = from_compute<T>(x); });
+  __syncthreads();
+  queries_again<T>(call_again(p), blockIdx.x * B, B);
 }
 
 template <class T, int D> WICK_FN void attention_backward_key(const Attention& p) {
@@ -177,13 +196,17 @@ template <class T, int D> WICK_FN void attention_backward_key(const Attention& p
       }
     }
   }
+  const Attention& again = call_again(p);
+  const Sequence own = sequence_of(again, blockIdx.z);
   UNROLL(2, 1)
   for (int which = 0; which < 2; which++) {
-    tile_store(now, tile, s.nk - j0, p.dim, [&](int r, int d, A x) {
-      T* to = which ? key_row<T>(p, p.dk, p.dk_strides, s, kv_head, j0 + r)
-                    : key_row<T>(p, p.dv, p.dv_strides, s, kv_head, j0 + r);
+    tile_store(now, tile, own.nk - j0, again.dim, [&](int r, int d, A x) {
+      T* to = which ? key_row<T>(again, again.dk, again.dk_strides, own, blockIdx.y, j0 + r)
+                    : key_row<T>(again, again.dv, again.dv_strides, own, blockIdx.y, j0 + r);
       to[d] = from_compute<T>(x);
     });
     take_turns();
   }
+  __syncthreads();
+  keys_again<T>(again, blockIdx.x * B, B);
 }

@@ -147,18 +147,24 @@ WICK_FN void dense_rows(const Attention& p, unsigned char* shared, DenseBarriers
 
 /**
  * The first `rows` of a warp's 16, as whole lines from `to` on, by way of its part of the query tile from row `first`
- * on, which nobody else reads or writes.
+ * on, which nobody else reads or writes. Whether this lane found NaN.
  */
 template <class T, int D, int Rows>
-WICK_FN void write_lines(T* to, i64 step, int rows, unsigned char* tile, int first, const float (&out)[D / 2],
+WICK_FN bool write_lines(T* to, i64 step, int rows, unsigned char* tile, int first, const float (&out)[D / 2],
                          const float (&scales)[2]) {
   const int lane = threadIdx.x % 32, r0 = first + lane / 4;
+  bool odd = false;
 #pragma unroll
-  for (int r = 0; r < 2; r++)
+  for (int r = 0; r < 2; r++) {
+    u32 oddest = 0;
 #pragma unroll
-    for (int e = 2 * r; e < D / 2; e += 4)
-      *(u32*)(tile + place(r0 + 8 * r, e / 4, Rows) + lane % 4 * 4) =
-          pack_pair<T>(out[e] * scales[r], out[e + 1] * scales[r]);
+    for (int e = 2 * r; e < D / 2; e += 4) {
+      const u32 pair = pack_pair<T>(out[e] * scales[r], out[e + 1] * scales[r]);
+      *(u32*)(tile + place(r0 + 8 * r, e / 4, Rows) + lane % 4 * 4) = pair;
+      oddest = odder_pair<T>(oddest, pair);
+    }
+    odd |= has_nan<T>(oddest);  // of rows that are not there, too, which does no harm
+  }
   __syncwarp();
   constexpr int Parts = D / 8, Step = 32 / Parts;
   const int c = lane % Parts, row = lane / Parts;
@@ -171,6 +177,7 @@ WICK_FN void write_lines(T* to, i64 step, int rows, unsigned char* tile, int fir
   }
   __syncwarp();
   fence_products();  // before the next queries are copied there
+  return odd;
 }
 
 /** `Turns`: a team begins its products when the one before has begun its own. */
@@ -204,6 +211,7 @@ template <class T, int D, int Teams, bool Turns> WICK_FN void attention_dense(co
   u32 done = 0, queries = 0;  // as the copying side counts
   float out[D / 2], score[Keys / 2], top[2], sum[2], keep[2];
   u32 weights[Keys / 4];
+  bool odd = false;  // whether NaN was written
 
   auto release = [&](u64* of) {
     if (lane == 0) barrier_arrive(of);
@@ -301,11 +309,12 @@ template <class T, int D, int Teams, bool Turns> WICK_FN void attention_dense(co
     products_wait<0>();
     release(b.empty[1] + (done - 1) % Stages);
     const int i = q0 + warp_row;
-    write_lines<T, D, Rows>(query_row<T>(p.out, p.out_strides, w.s, w.head, i), p.out_strides[2], p.tq - i,
-                            shared + qs * QueryBytes, 64 * team + warp_row, out, scales);
+    odd |= write_lines<T, D, Rows>(query_row<T>(p.out, p.out_strides, w.s, w.head, i), p.out_strides[2], p.tq - i,
+                                   shared + qs * QueryBytes, 64 * team + warp_row, out, scales);
     release(b.empty_q + qs);
   }
   if (Turns && team == 0) named_sync(3, 256);  // takes the turn the last team gave
+  tiles_again<T, Rows>(p, team, odd);
 }
 
 #else

@@ -141,11 +141,26 @@ WICK_FN float end_row(const Attention& p, const HopperTile& w, int i, bool write
   if (p.sinks) {
     const float with = fmaxf(best, p.sinks[w.head]);
     scale = best == Limits<float>::lowest() ? 0 : expg(best - with);
-    total = total * scale + expg(p.sinks[w.head] - with);
+    total = total * scale + (p.sinks[w.head] == Limits<float>::lowest() ? 0 : expg(p.sinks[w.head] - with));
     best = with;
   }
   if (p.lse && writes && i < w.s.nq) ((float*)p.lse)[lse_index(p, w.s, w.head, i)] = best + logg(total);
-  return total > 0 ? scale / total : 0;
+  return total == 0 ? 0 : scale / total;  // NaN where a score is
+}
+
+/** Where a lane of a warp wrote NaN: all query tiles of its block once more, for rows that are to be made again. */
+template <class T, int Rows> WICK_FN void tiles_again(const Attention& p, int team, bool odd) {
+  if (!ballot64(odd)) return;
+  sync_wave();  // what other lanes wrote of a row comes first
+  HopperTile w;
+  UNROLL(1, 1)
+  for (int item = 0; hopper_tile<Rows>(p, item, w); item++) {
+    const int first = w.i0 + 64 * team + threadIdx.x % 128 / 32 * 16;
+    UNROLL(1, 1)
+    for (int i = first; w.i0 >= 0 && i < first + 16 && i < w.s.nq; i++) {
+      if (is_odd(query_row<const T>(p.out, p.out_strides, w.s, w.head, i), p.dim)) row_again<T>(p, w.s, w.head, i);
+    }
+  }
 }
 
 template <class T> WICK_FN void pack_weights(u32 (&weights)[32], const float (&score)[64]) {

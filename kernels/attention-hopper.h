@@ -1,6 +1,6 @@
 // What attention on Hopper shares, forward and backward: how rows lie in shared memory, and what happens to scores.
 #pragma once
-#include "attention.h"
+#include "attention-again.h"
 #include "hopper.h"
 
 /**
@@ -33,11 +33,27 @@ template <int Copying, int Teams = 2> WICK_FN void more_registers() {
   asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(((Teams == 3 ? 4 * 128 : 3 * 168) - Copying) / Teams));
 }
 
-/** Of the first or the second row that a lane has numbers of, two at a time, multiplied. */
-template <class T, int N> WICK_FN void write_row(T* to, const float (&numbers)[N], int which, float scale) {
+/** The larger numbers of two pairs; NaN wins. */
+template <class T> WICK_FN u32 odder_pair(u32 a, u32 b) {
+  u32 r;
+  if constexpr (same<T, half>) asm("max.NaN.f16x2 %0, %1, %2;" : "=r"(r) : "r"(a), "r"(b));
+  else asm("max.NaN.bf16x2 %0, %1, %2;" : "=r"(r) : "r"(a), "r"(b));
+  return r;
+}
+template <class T> WICK_FN bool has_nan(u32 pair) {
+  constexpr u32 Infinity = same<T, half> ? 0x7c00u : 0x7f80u;
+  return (pair & 0x7fffu) > Infinity || (pair >> 16 & 0x7fffu) > Infinity;
+}
+/** Of the first or the second row that a lane has numbers of, two at a time, multiplied: whether one is NaN. */
+template <class T, int N> WICK_FN bool write_row(T* to, const float (&numbers)[N], int which, float scale) {
+  u32 oddest = 0;
 #pragma unroll
-  for (int e = 2 * which; e < N; e += 4)
-    *(u32*)(to + e / 4 * 8) = pack_pair<T>(numbers[e] * scale, numbers[e + 1] * scale);
+  for (int e = 2 * which; e < N; e += 4) {
+    const u32 pair = pack_pair<T>(numbers[e] * scale, numbers[e + 1] * scale);
+    *(u32*)(to + e / 4 * 8) = pair;
+    oddest = odder_pair<T>(oddest, pair);
+  }
+  return has_nan<T>(oddest);
 }
 
 // ---- masks: the copying group brings a tile of one, and lays it out as it is added ----

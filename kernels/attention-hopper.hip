@@ -143,15 +143,17 @@ WICK_FN void hopper_copies(const Attention& p, unsigned char* shared, HopperBarr
   async_wait<0>();  // a thread must not leave while its copies are under way
 }
 
-/** A lane's two rows, from i on. */
+/** A lane's two rows, from i on: whether NaN is among them. */
 template <class T, int Changes, int N>
-WICK_FN void end_rows(const Attention& p, const HopperTile& w, int i, const float (&top)[2], const float (&sum)[2],
+WICK_FN bool end_rows(const Attention& p, const HopperTile& w, int i, const float (&top)[2], const float (&sum)[2],
                       const float (&out)[N]) {
+  bool odd = false;
 #pragma unroll
   for (int r = 0; r < 2; r++, i += 8) {
     const float scale = end_row<Changes>(p, w, i, lane_column() == 0, top[r], sum[r]);
-    if (i < w.s.nq) write_row(query_row<T>(p.out, p.out_strides, w.s, w.head, i) + lane_column(), out, r, scale);
+    if (i < w.s.nq) odd |= write_row(query_row<T>(p.out, p.out_strides, w.s, w.head, i) + lane_column(), out, r, scale);
   }
+  return odd;
 }
 template <class T, int D, int Changes> WICK_FN void attention_hopper(const Attention& p) {
   constexpr int Rows = HOPPER_ROWS, Keys = HOPPER_KEYS, Stages = HOPPER_STAGES;
@@ -178,6 +180,7 @@ template <class T, int D, int Changes> WICK_FN void attention_hopper(const Atten
   const MaskPart mask = {mask_tile<D>(shared, team), b.full_mask + team, b.empty_mask + team};
   u64 q_operand = 0;
   int q0 = 0;
+  bool odd = false;  // whether NaN was written
 
   auto begin_scores = [&](int n) {
     barrier_wait(&b.full[0][n % Stages], n / Stages & 1);
@@ -243,9 +246,10 @@ template <class T, int D, int Changes> WICK_FN void attention_hopper(const Atten
     begin_sums(done - 1);
     products_wait<0>();
     release(&b.empty[1][(done - 1) % Stages]);
-    end_rows<T, Changes>(p, w, q0 + lane_row(), top, sum, out);
+    odd |= end_rows<T, Changes>(p, w, q0 + lane_row(), top, sum, out);
   }
   if (team == 0) named_sync(3, 256);  // takes the turn the last team gave
+  tiles_again<T, Rows>(p, team, odd);
 }
 
 // ---- heads of 128: a query tile's last values are weighed along with the next one's first scores; for heads of 64
@@ -285,6 +289,7 @@ template <class T, int D, int Changes> WICK_FN void attention_hopper_joined(cons
   T* to = nullptr;       // of the query tile whose values are being weighed: where this lane's first row goes,
   int rows = 0;          // how many of its rows there are from there,
   float scales[2] = {};  // and what they are multiplied by
+  bool odd = false;      // whether NaN was among them
   bool more = true, first = true;  // whether the values weighed are the first of their query tile
   UNROLL(1, 1)
   for (int n = 0, item = 0, tiles = 0;; n++) {
@@ -336,7 +341,7 @@ template <class T, int D, int Changes> WICK_FN void attention_hopper_joined(cons
     if (fresh && done > 0) {
 #pragma unroll
       for (int r = 0; r < 2; r++) {
-        if (8 * r < rows) write_row(to, out, r, scales[r]);
+        if (8 * r < rows) odd |= write_row(to, out, r, scales[r]);
         to += 8 * p.out_strides[2];
       }
     }
@@ -346,6 +351,7 @@ template <class T, int D, int Changes> WICK_FN void attention_hopper_joined(cons
     if (ballot64(keep[0] != 1 || keep[1] != 1)) rescale(out, keep);  // most tiles do not raise the maximum
     done++;
   }
+  tiles_again<T, Rows>(p, team, odd);
 }
 
 #else

@@ -9,6 +9,7 @@
 // | _128_large      | 128             | 104448       |
 // | _256            | 64              | 50688        |
 // | _256_large      | 64              | 101376       |
+#include "attention-again.h"
 #include "attention-matrix.h"
 
 // Rows of 16-byte parts, which are there or are zeros as a whole.
@@ -202,10 +203,10 @@ template <class T, int D, int Tiles, int Keys, int Stages> struct QueryBlock {
         if (p.sinks) {
           float with = fmaxf(best, p.sinks[head]);
           keep = best == Limits<float>::lowest() ? 0 : expg(best - with);
-          total = total * keep + expg(p.sinks[head] - with);
+          total = total * keep + (p.sinks[head] == Limits<float>::lowest() ? 0 : expg(p.sinks[head] - with));
           best = with;
         }
-        sum[0][0] = total > 0 ? keep / total : 0;
+        sum[0][0] = total == 0 ? 0 : keep / total;  // NaN where a score is
         if (p.lse && i < s.nq && other_of(lane, 2 * r) == 0)
           ((float*)p.lse)[lse_index(p, s, head, i)] = best + logg(total);
         move_up(top[0]);
@@ -215,8 +216,9 @@ template <class T, int D, int Tiles, int Keys, int Stages> struct QueryBlock {
       move_up(sum);
     }
   }
-  // Once a block: its loops are short rather than fast.
-  WICK_MEMBER void write_rows(Acc (&out)[Tiles][Parts], float (&factor)[Tiles][LANE_QUERIES]) const {
+  // Once a block: its loops are short rather than fast. A bit for each row of the wave that this lane found NaN in.
+  WICK_MEMBER u32 write_rows(Acc (&out)[Tiles][Parts], float (&factor)[Tiles][LANE_QUERIES]) const {
+    u32 odd = 0;
     UNROLL(Tiles, 1)
     for (int t = 0; t < Tiles; t++) {
       const int i = i0 + row0 + 16 * t;
@@ -229,7 +231,10 @@ template <class T, int D, int Tiles, int Keys, int Stages> struct QueryBlock {
 #pragma unroll
           for (int e = 0; e < ACC; e++) {
             const int at = 16 * d + other_of(lane, e);
-            if (query_slot(e) == r && row < s.nq && at < p.dim) to[at] = round_to<T>(out[0][0].x[e] * factor[0][r]);
+            const float x = out[0][0].x[e] * factor[0][r];
+            if (query_slot(e) != r || row >= s.nq || at >= p.dim) continue;
+            to[at] = round_to<T>(x);
+            odd |= (u32)(x != x) << (row - i0 - row0);
           }
         }
         move_up(out[0]);
@@ -237,6 +242,7 @@ template <class T, int D, int Tiles, int Keys, int Stages> struct QueryBlock {
       move_up(out);
       move_up(factor);
     }
+    return odd;
   }
 };
 
@@ -291,5 +297,5 @@ template <class T, int D, int Tiles, int Keys, int Stages> WICK_FN void attentio
     block.weigh_values(out, score, v);
   }
   block.finish_sums(top, sum, plain);
-  block.write_rows(out, sum);
+  each_again(block.write_rows(out, sum), [&](int r) { row_again<T>(p, s, head, i0 + row0 + r); });
 }

@@ -158,7 +158,10 @@ template <class T, class A> WICK_FN A biased_of(const Attention& p, const Sequen
   if (p.mask_kind) {
     i64 at = s.batch * p.mask_strides[0] + head * p.mask_strides[1] + i * p.mask_strides[2] + j * p.mask_strides[3];
     if (p.mask_kind == 1) x = ((const u8*)p.mask)[at] ? x : Limits<A>::lowest();
-    else x += (A)to_compute(((const T*)p.mask)[at]);
+    else {
+      const A added = (A)to_compute(((const T*)p.mask)[at]);
+      x = added == Limits<A>::lowest() ? added : x + added;  // what is hidden may be NaN
+    }
   }
   return x;
 }

@@ -3,8 +3,7 @@
 //
 // attention_T_D: grid (query tiles, heads, batch), 256 threads as 16 x 16; the tile is attention_rows queries by as
 // many keys.
-#include "attention.h"
-#include "attention-split.h"
+#include "attention-again.h"
 #include "attention-tile.h"
 #include "block.h"
 
@@ -13,6 +12,7 @@ template <class T, int D> WICK_FN void attention_forward(const Attention& p) {
   constexpr int R = tile_side<T>, B = 16 * R;
   __shared__ A stage[2][B][33], weights[B][B + 1], tops[B], sums[B], keeps[B];
   __shared__ i64 queries[2][B], keys_values[2][B];
+  __shared__ bool odd[B];  // rows with NaN
   const int tx = threadIdx.x % 16, ty = threadIdx.x / 16, head = blockIdx.y, kv_head = head / (p.heads / p.kv_heads);
   const Sequence s = sequence_of(p, blockIdx.z);
   const int i0 = blockIdx.x * B;
@@ -21,7 +21,7 @@ template <class T, int D> WICK_FN void attention_forward(const Attention& p) {
   const bool plain = is_plain(p);
   const A unit = plain ? (A)p.scale : A(1);  // what makes a logit of what lies in `weights`
   A out[R][D / 16] = {};
-  if (threadIdx.x < B) tops[threadIdx.x] = Limits<A>::lowest(), sums[threadIdx.x] = 0;
+  if (threadIdx.x < B) tops[threadIdx.x] = Limits<A>::lowest(), sums[threadIdx.x] = 0, odd[threadIdx.x] = false;
   find_queries<T>(queries, p, s, head, i0);
 
   UNROLL(1, 1)
@@ -87,16 +87,22 @@ template <class T, int D> WICK_FN void attention_forward(const Attention& p) {
     if (p.sinks) {  // takes part in the sum only
       const A sink = (A)p.sinks[head], best = sink > top ? sink : top;
       if (top != best) keep = expg(top - best);
-      sum = sum * keep + expg(sink - best);
+      sum = sum * keep + (sink == Limits<A>::lowest() ? A(0) : expg(sink - best));
       top = best;
     }
     keeps[r] = keep;
-    sums[r] = sum > 0 ? 1 / sum : A(0);
+    sums[r] = sum == 0 ? A(0) : 1 / sum;  // NaN where a score is
     if (p.lse && i < s.nq) ((A*)p.lse)[lse_index(p, s, head, i)] = top + logg(sum);
   }
   tile_store(out, weights, s.nq - i0, p.dim, [&](int r, int d, A x) {
-    query_row<T>(p.out, p.out_strides, s, head, i0 + r)[d] = from_compute<T>(x * keeps[r] * sums[r]);
+    const A y = x * keeps[r] * sums[r];
+    if (y != y) odd[r] = true;
+    query_row<T>(p.out, p.out_strides, s, head, i0 + r)[d] = from_compute<T>(y);
   });
+  __syncthreads();
+  UNROLL(1, 1)
+  for (int r = wave_again(); r < B; r += 256 / WICK_WAVE)
+    if (odd[r]) row_again<T>(p, s, head, i0 + r);
 }
 
 // ---- decoding: few queries, many keys
@@ -251,9 +257,23 @@ template <class T, int D, int G, int Unroll, class S> struct SplitBlock {
     }
   }
 
+  // A wave that found NaN in its part of a row makes it again; so may another, which gives the same.
+  WICK_MEMBER void part_again(const Attention& p, int head, int split) const {
+    const int batch = blockIdx.z / p.tq, i = blockIdx.z % p.tq;
+    const Sequence s = sequence_of(p, batch);
+    const Range keys = {begin, end};
+    const i64 row = (((i64)batch * p.heads + head) * p.tq + i) * p.splits + split;
+    const float lse = lse_again<T, S, float>(p, s, head, i, keys);
+    if (lse != lse) return;
+    float out[AGAIN_EACH] = {};
+    weigh_again<T, S>(out, p, s, head, i, keys, lse);
+    write_again((float*)p.partial + row * p.dim, lane_again(), out, p.dim);
+  }
+
   // Joins the groups' softmaxes head by head, and writes what attention_combine joins over blocks.
   WICK_MEMBER void write_heads(float (&out)[G][8], const float (&merged)[Groups][G][2], float* outputs, int batch,
                                int split) const {
+    u32 odd = 0;  // heads in whose rows this thread found NaN
     UNROLL(1, 1)
     for (int g = 0; g < G; g++) {
       float best = Limits<float>::lowest(), total = 0;
@@ -262,9 +282,9 @@ template <class T, int D, int G, int Unroll, class S> struct SplitBlock {
       UNROLL(4, 4)
       for (int w = 0; w < Groups; w++) {
         const float weighed = merged[w][g][1] * fast_exp2(merged[w][g][0] - best);
-        if (merged[w][g][1] > 0) total += weighed;
+        if (merged[w][g][1] != 0) total += weighed;
       }
-      const float keep = merged[group][g][1] > 0 ? fast_exp2(merged[group][g][0] - best) : 0;
+      const float keep = merged[group][g][1] != 0 ? fast_exp2(merged[group][g][0] - best) : 0;
 #pragma unroll
       for (int e = 0; e < 8; e++) outputs[group * D + 8 * lane + e] = out[0][e] * keep;
       __syncthreads();
@@ -275,10 +295,12 @@ template <class T, int D, int G, int Unroll, class S> struct SplitBlock {
           float added = 0;
 #pragma unroll
           for (int w = 0; w < Groups; w++) added += outputs[w * D + d];
-          ((float*)p.partial)[row * p.dim + d] = total > 0 ? added / total : 0;
+          added = total == 0 ? 0 : added / total;
+          odd |= (u32)is_nan(added) << g;
+          ((float*)p.partial)[row * p.dim + d] = added;
         }
         if (threadIdx.x == 0)
-          ((float*)p.partial_lse)[row] = total > 0 ? best * 0.69314718f + logg(total) : Limits<float>::lowest();
+          ((float*)p.partial_lse)[row] = total == 0 ? Limits<float>::lowest() : best * 0.69314718f + logg(total);
       }
       __syncthreads();
 #pragma unroll
@@ -286,6 +308,10 @@ template <class T, int D, int G, int Unroll, class S> struct SplitBlock {
 #pragma unroll
         for (int e = 0; e < 8; e++) out[n][e] = out[n + 1][e];
     }
+    if (p.mask_kind == 0) return;  // else nothing hides keys between others, and what NaN there is was seen
+    UNROLL(1, 1)
+    for (int g = 0; g < G; g++)
+      if (ballot64(odd >> g & 1)) part_again(call_again(p), head0 + g, split);
   }
 };
 
@@ -397,12 +423,12 @@ template <class T> WICK_FN void attention_combine(const Attention& p) {
   __syncthreads();
   sums[threadIdx.x] = out;
   sum = group_sum(d == 0 ? sum : 0.0f, COMBINE_THREADS, slots);
-  if (p.sinks) sum += expg(p.sinks[head] - top);
+  if (p.sinks && p.sinks[head] != Limits<float>::lowest()) sum += expg(p.sinks[head] - top);
   __syncthreads();
   if (part == 0 && d < p.dim) {
     UNROLL(1, 1)
     for (int w = 1; w < parts; w++) out += sums[w * width + d];
-    query_row<T>(p.out, p.out_strides, s, head, i)[d] = from_compute<T>(sum > 0 ? out / sum : 0.0f);
+    query_row<T>(p.out, p.out_strides, s, head, i)[d] = from_compute<T>(sum == 0 ? 0.0f : out / sum);
   }
   if (p.lse && threadIdx.x == 0) ((float*)p.lse)[lse_index(p, s, head, i)] = top + logg(sum);
 }

@@ -257,12 +257,12 @@ template <class T, int D, int Waves, bool PAGED> struct NewTokenUnits {
       }
     best = fmaxf(best, shfl_xor(best, 1, 4));
     best = fmaxf(best, shfl_xor(best, 2, 4));
-    // A step has one key at least, so that the best is a number.
-    const float keep = fast_exp2(so_far.top - best);
+    // -infinity less itself would be NaN
+    const float shift = best == Limits<float>::lowest() ? 0 : best, keep = fast_exp2(so_far.top - shift);
     so_far.sum *= keep;
 #pragma unroll
     for (int n = 0; n < N; n++) {
-      const float a = fast_exp2(score[n][0] - best), b = fast_exp2(score[n][1] - best);
+      const float a = fast_exp2(score[n][0] - shift), b = fast_exp2(score[n][1] - shift);
       so_far.sum += a + b;
       weights[n] = pack_pair<T>(a, b);
     }
@@ -348,16 +348,17 @@ template <class T, int D, int Waves, bool PAGED> struct NewTokenUnits {
       float best = Limits<float>::lowest(), total = 0, added[4] = {};
       UNROLL(1, 4)
       for (int w = 0; w < laid; w++) best = fmaxf(best, memory.merged[w][g][0]);
+      const float shift = best == Limits<float>::lowest() ? 0 : best;
       UNROLL(1, 4)
       for (int w = 0; w < laid; w++) {
-        const float factor = fast_exp2(memory.merged[w][g][0] - best);
+        const float factor = fast_exp2(memory.merged[w][g][0] - shift);
         total = fmaf(factor, memory.merged[w][g][1], total);
         u32 bits[4];
         split_words(*(const word4*)&memory.outputs[w][g][d], bits);
 #pragma unroll
         for (int e = 0; e < 4; e++) added[e] = fmaf(factor, bits_as<float>(bits[e]), added[e]);
       }
-      const float by = 1 / total;
+      const float by = total == 0 ? 0 : 1 / total;
 #pragma unroll
       for (int e = 0; e < 4; e++) added[e] *= by;
       write(g, d, added, best, total);
@@ -403,16 +404,17 @@ template <class T, int D, int Waves, bool PAGED> struct NewTokenUnits {
       }
 #pragma unroll
       for (int s = 0; s < CLUSTER; s++) top = s < active ? fmaxf(top, weight[s]) : top;
+      const float shift = top == Limits<float>::lowest() ? 0 : top;
 #pragma unroll
       for (int s = 0; s < CLUSTER; s++) {
-        const float share = s < active ? fast_exp2(weight[s] - top) : 0.0f;
+        const float share = s < active ? fast_exp2(weight[s] - shift) : 0.0f;
         u32 bits[4];
         split_words(x[s], bits);
         sum += share;
 #pragma unroll
         for (int e = 0; e < 4; e++) added[e] = fmaf(share, bits_as<float>(bits[e]), added[e]);
       }
-      const float by = 1 / sum;
+      const float by = sum == 0 ? 0 : 1 / sum;
       u32* const to = (u32*)(out + g * D + d);
       to[0] = pack_pair<T>(added[0] * by, added[1] * by), to[1] = pack_pair<T>(added[2] * by, added[3] * by);
     }
@@ -462,13 +464,13 @@ template <class T, int D, int Waves, bool PAGED> struct NewTokenUnits {
         }
 #pragma unroll
         for (int n = 0; n < Ahead; n++) best = fmaxf(best, weight[n]);
-        const float keep = fast_exp2(top - best);
+        const float shift = best == Limits<float>::lowest() ? 0 : best, keep = fast_exp2(top - shift);
         sum *= keep;
 #pragma unroll
         for (int e = 0; e < 4; e++) added[e] *= keep;
 #pragma unroll
         for (int n = 0; n < Ahead; n++) {
-          const float share = fast_exp2(weight[n] - best);
+          const float share = fast_exp2(weight[n] - shift);
           u32 bits[4];
           split_words(x[n], bits);
           sum += share;

@@ -346,7 +346,8 @@ template <class T, int D, int G, int Unroll, bool PAGED> struct NewTokenBlock {
       float best = top;
 #pragma unroll
       for (int m = WICK_WAVE / 2; m; m /= 2) best = fmaxf(best, shfl_xor(best, m, WICK_WAVE));
-      const float factor = sum > 0 ? fast_exp2(top - best) : 0;
+      // -infinity less itself would be NaN; a sum that is NaN stays it
+      const float factor = top == Limits<float>::lowest() ? 0 : fast_exp2(top - best);
       float total = sum * factor;
 #pragma unroll
       for (int m = WICK_WAVE / 2; m; m /= 2) total += shfl_xor(total, m, WICK_WAVE);
@@ -367,7 +368,7 @@ template <class T, int D, int G, int Unroll, bool PAGED> struct NewTokenBlock {
       float added = shared.factors[Groups][g] * shared.value_new[d];
 #pragma unroll
       for (int w = 0; w < Groups; w++) added = fmaf(shared.factors[w][g], shared.outputs[g][w][d], added);
-      added /= shared.totals[g];
+      added = shared.totals[g] == 0 ? 0 : added / shared.totals[g];
       if (unknown(part.active) == 1) result[t] = from_compute<T>(added);
       else partial[((i64)(part.head0 + g) * part.splits + part.split) * p.dim + d] = added;
     }
@@ -397,14 +398,15 @@ template <class T, int D, int G, int Unroll, bool PAGED> struct NewTokenBlock {
       ROLLED for (int w = lane_id(); w < part.active; w += WICK_WAVE) best = fmaxf(best, shares[g * Row + w]);
 #pragma unroll
       for (int m = WICK_WAVE / 2; m; m /= 2) best = fmaxf(best, shfl_xor(best, m, WICK_WAVE));
+      const float shift = best == Limits<float>::lowest() ? 0 : best;
       ROLLED for (int w = lane_id(); w < part.active; w += WICK_WAVE) {
-        const float share = fast_exp2(shares[g * Row + w] - best);
+        const float share = fast_exp2(shares[g * Row + w] - shift);
         shares[g * Row + w] = share;
         total += share;
       }
 #pragma unroll
       for (int m = WICK_WAVE / 2; m; m /= 2) total += shfl_xor(total, m, WICK_WAVE);
-      if (lane_id() == 0) shared.totals[g] = total;
+      if (lane_id() == 0) shared.totals[g] = total == 0 ? 1 : total;  // nothing weighs anything: the sum is 0
     }
   }
 

@@ -193,8 +193,8 @@ template <class T> WICK_FN void latent_attention(const NewLatent& p) {
 #pragma unroll
       for (int m = 16; m; m /= 2) most = fmaxf(most, shfl_xor(most, m, 32));
       most = fmaxf(most, top[h]);
-      const float kept = expg(top[h] - most);
-      weight[h] = lane < count ? expg(score[h] - most) : 0.0f;
+      const float shift = most == Limits<float>::lowest() ? 0 : most, kept = expg(top[h] - shift);
+      weight[h] = lane < count ? expg(score[h] - shift) : 0.0f;
       float added = weight[h];
 #pragma unroll
       for (int m = 16; m; m /= 2) added += shfl_xor(added, m, 32);
@@ -256,6 +256,7 @@ template <class T> WICK_FN void latent_values(const NewLatent& p, i32 parts) {
   ROLLED for (int c = lane; c < all.count; c += 32) top = fmaxf(top, p.tops[c * p.heads + head]);
 #pragma unroll
   for (int m = 16; m; m /= 2) top = fmaxf(top, shfl_xor(top, m, 32));
+  if (top == Limits<float>::lowest()) top = 0;  // less itself it would be NaN
   ROLLED for (int c = lane; c < all.count; c += 32) {
     const float by = expg(p.tops[c * p.heads + head] - top);
     total = fmag(p.sums[c * p.heads + head], by, total);
@@ -268,7 +269,7 @@ template <class T> WICK_FN void latent_values(const NewLatent& p, i32 parts) {
     float sum = 0;
     UNROLL(4, 8)
     for (int c = 0; c < all.count; c++) sum = fmag(p.partial[((i64)c * p.heads + head) * p.rank + e], share[c], sum);
-    whole[e] = sum / total;
+    whole[e] = total == 0 ? 0 : sum / total;
   }
   __syncthreads();
 #pragma unroll

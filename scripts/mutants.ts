@@ -48,6 +48,7 @@ interface Guard {
 const GUARDS: Readonly<Record<string, Guard>> = {
   'candle/affine.hip': { tests: ['kernels-golden'] },
   'attention.hip': { ops: ['sdpa', 'sdpaRun'], tests: ['kernels-attention'] },
+  'attention-again.h': { tests: ['attention-nan', 'kernels-attention-nan'] },
   'attention.h': { ops: ['sdpa', 'sdpaRun', 'sdpaBackward'], tests: ['kernels-attention'] },
   'attention-backward.hip': { ops: ['sdpaBackward', 'sdpaDelta'], tests: ['kernels-attention'] },
   'attention-backward-matrix.hip': { tests: ['kernels-attention: matrix units in the layout of .*: gradients'] },
