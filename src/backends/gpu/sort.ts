@@ -101,8 +101,8 @@ const spread = SORT.declare({
   symbol: () => 'radix_totals',
   body: () => ({ threads: 256, params: { counts: 'u32*', totals: 'u32*', tiles: 'i64' }, call: 'radix_spread' }),
 });
-/** Tiles from which on a block a byte beats one a row. */
-const MANY_TILES = 8;
+/** Tiles from which on a block a byte beats one a row, and rows whose blocks are enough by themselves. */
+const [MANY_TILES, MANY_ROWS] = [8, 1024];
 /** Values in the order of the indices, and the first indices of each row. */
 const takeSorted = SORT.declare({
   each: { bytes: BYTES },
@@ -171,7 +171,7 @@ export function sortLaunch(
   const countsAt = ordersAt + 2 * round(numel * 4);
   const totalsAt = countsAt + rowCount * 256 * tiles * 4;
   const [counts, totals] = [within(countsAt), within(totalsAt)];
-  const many = tiles > MANY_TILES;
+  const many = tiles > MANY_TILES && rowCount < MANY_ROWS;
   const launches: Launch[] = [];
   for (let pass = 0; pass < bytes; pass++) {
     const [from, to] = [pass % 2, 1 - (pass % 2)];
