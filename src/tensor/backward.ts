@@ -8,6 +8,7 @@ import { type GradPiece, joined } from './grad-pieces.js';
 import { productAt } from './product-place.js';
 import { collected, track } from './scope.js';
 import type { Tensor } from './tensor.js';
+import { composed } from './composing.js';
 
 /** What backward answers: gradients by tensor. */
 export class Gradients {
@@ -312,7 +313,8 @@ class Pass {
       const place = this.#place(node.inputs[i]);
       return place ? productAt(place, f) : f();
     };
-    const run = (): Grads => rule(context(node, own, before, placed));
+    // A rule of elementwise steps is one kernel, as an op made of such is; with createGraph its steps are recorded.
+    const run = (): Grads => composed(() => rule(context(node, own, before, placed)));
     const back = this.#made ? this.#made.of(run) : run();
     refuseNaN(back, () => `backward: the gradient of ${nameOf(node)}`, node.called);
     node.inputs.forEach((input, i) => {

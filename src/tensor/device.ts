@@ -5,10 +5,11 @@ import type { Backend, MemoryStats } from '../backends/backend.js';
 import type { DeviceInfo } from '../driver/driver.js';
 import type { Replay } from '../backends/gpu/gpu.js';
 import { listGpus, openBackend } from '../backends/registry.js';
-import { checkValue, DTYPE, type DType, isFloat, type Value } from '../base/dtype.js';
+import { checkValue, DTYPE, type DType, isFloat } from '../base/dtype.js';
 import { ArgumentError, UnsupportedError } from '../base/errors.js';
+import { noteConstant } from './constants.js';
 import { keep } from './scope.js';
-import { settle, type Storage } from './storage.js';
+import { settle } from './storage.js';
 import { Tensor } from './tensor.js';
 
 const CONSTANTS_KEPT = 256;
@@ -64,14 +65,6 @@ const gpuProperties = (name: string, info: DeviceInfo): DeviceProperties => ({
   warp: info.warp,
   integrated: info.integrated,
 });
-
-/** The numbers that constants hold. */
-const constants = new WeakMap<Storage, { readonly number: Value; readonly dtype: DType }>();
-/** The number in a tensor that is a constant of its device. */
-export function constantIn({ storage, dtype }: Tensor): { readonly number: Value; readonly dtype: DType } | undefined {
-  const known = constants.get(storage);
-  return known?.dtype === dtype ? known : undefined;
-}
 
 /** A place where tensors lie and ops run: the CPU, a GPU, or a simulation of one. One object for each name. */
 export class Device {
@@ -220,7 +213,7 @@ export class Device {
     const raw = new info.Raw(new ArrayBuffer(info.bytes));
     raw[0] = info.encode(isFloat(dtype) ? value : BigInt(value)) as never;
     const t = this.now(() => keep(Tensor.fromBytes(new Uint8Array(raw.buffer), [], dtype, this)));
-    constants.set(t.storage, { number: info.decode(raw[0] as never), dtype });
+    noteConstant(t.storage, info.decode(raw[0] as never), dtype);
     if (Object.is(value, -0)) return t;
     t.lend();
     if (byValue.size >= CONSTANTS_KEPT) {

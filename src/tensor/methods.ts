@@ -24,7 +24,7 @@ import { answerOtherNames } from './other-names.js';
 import { parameterCount } from './parameter-count.js';
 import { stepRecording } from './step-recording.js';
 import { connect, Tensor } from './tensor.js';
-import { composed } from './waiting.js';
+import { composed } from './composing.js';
 import { transfer } from './transfer.js';
 
 const kindOf = (v: unknown): string =>

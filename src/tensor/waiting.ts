@@ -6,7 +6,9 @@ import { type DType, isKept, kernelDType } from '../base/dtype.js';
 import { sameShape, type Shape, sizeOf } from '../base/shape.js';
 import type { Params, RunRow } from '../ops/op.js';
 import { gradEnabled } from './autograd.js';
-import { constantIn, type Device } from './device.js';
+import { composing, stepsWait } from './composing.js';
+import { constantIn } from './constants.js';
+import type { Device } from './device.js';
 import { launch, launchChain } from './guard.js';
 import { innermost } from './levels.js';
 import type { Storage } from './storage.js';
@@ -86,7 +88,6 @@ class Step {
   }
 }
 
-let inside = false;
 /** Steps that nobody has asked for. */
 const steps = new WeakMap<Storage, Step>();
 /** All steps of the op, with a handle of what each will be. */
@@ -100,29 +101,20 @@ function sourceOf(t: Tensor, shape: Shape): Source {
   return whole && sameShape(step.shape, shape) ? step : (constantIn(t) ?? t);
 }
 
-/** Runs what an op is made of. */
-export function composed<T>(f: () => T): T {
-  if (inside) return f();
-  inside = true;
-  try {
-    const result = f();
-    read(result);
-    return result;
-  } finally {
-    inside = false;
-    for (const [t, step] of made) {
-      for (const s of step.sources) if (s instanceof Tensor) s.dispose();
-      steps.delete(t.storage);
-      t.dispose();
-    }
-    made.clear();
-  }
-}
 function read(result: unknown): void {
   if (result instanceof Tensor) {
     if (steps.has(result.storage)) void result.memory;
   } else if (Array.isArray(result)) result.forEach(read);
 }
+function forget(): void {
+  for (const [t, step] of made) {
+    for (const s of step.sources) if (s instanceof Tensor) s.dispose();
+    steps.delete(t.storage);
+    t.dispose();
+  }
+  made.clear();
+}
+stepsWait({ read, forget });
 /** Runs all that waits: before memory is written that it may read. */
 export function runWaiting(): void {
   for (const t of made.keys()) void t.memory;
@@ -138,7 +130,7 @@ export function postponed(
   device: Device,
 ): Tensor | undefined {
   const { backend } = device;
-  if (!inside || !backend.worthChain?.(sizeOf(shape)) || innermost()) return undefined;
+  if (!composing() || !backend.worthChain?.(sizeOf(shape)) || innermost()) return undefined;
   if (isKept(result) || inputs.some((t) => isKept(t.dtype) || t.isDisposed)) return undefined;
   if (gradEnabled() && inputs.some((t) => t.requiresGrad)) return undefined;
   let step: Step;

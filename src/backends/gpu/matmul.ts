@@ -297,13 +297,23 @@ function widened(p: Planner, v: View, dtype: DType): View {
   return strides[rank - 2] === 1 ? permuted(inType(p, permuted(v, turn), dtype), turn) : inType(p, v, dtype);
 }
 
+/**
+ * A side of which neither dimension is dense, like the gradient of a sum, which is one number everywhere: copied where
+ * the other side has rows enough to make up for it, since libraries and the faster kernels take dense ones alone.
+ */
+function laidOut(p: Planner, v: View, across: number): View {
+  const { rank, shape, strides } = v.layout;
+  const dense = [rank - 2, rank - 1].some((i) => strides[i] === 1 || shape[i] === 1);
+  return dense || across < 64 ? v : p.dense(v, 16);
+}
+
 export const planMatmul: FamilyPlan<unknown, unknown> = (p, _row, [lhs, rhs, added], [out]) => {
   const batch = out.layout.shape.slice(0, -2);
   const [m, n] = out.layout.shape.slice(-2);
   const k = lhs.layout.shape[lhs.layout.rank - 1];
   if (k === 0) return p.fill(out, 0);
-  const a = broadcastBatch(lhs, batch);
-  const b = broadcastBatch(widened(p, rhs, out.dtype), batch);
+  const a = broadcastBatch(laidOut(p, lhs, n), batch);
+  const b = broadcastBatch(laidOut(p, widened(p, rhs, out.dtype), m), batch);
   const bias = added && p.dense(added, 16);
   const product = { a, b, out, bias, m, n, k, parts: mergeBatch(batch, a.layout.strides, b.layout.strides) };
   const library = libraryProduct(p.served, product);
