@@ -288,6 +288,16 @@ template <class S> struct Prod : Total<S> {
   static WICK_MEMBER A identity() { return 1; }
   static WICK_MEMBER A join(A a, A b) { return a * b; }
 };
+/** The length of a vector: squares of these types stay within the range of double. */
+template <class S> struct Euclid {
+  static constexpr bool PLACES = false;
+  typedef S Out;
+  typedef double A;
+  static WICK_MEMBER A identity() { return 0; }
+  static WICK_MEMBER A take(compute_t<S> x, i64) { return (A)x * (A)x; }
+  static WICK_MEMBER A join(A a, A b) { return a + b; }
+  static WICK_MEMBER Out put(A a, i64) { return round_to<S>(sqrtg(a)); }
+};
 /** Where NaN is ignored it is the neutral element too: only a row of nothing but NaN gives NaN. */
 template <class S> struct Max {
   static constexpr bool PLACES = false;

@@ -11,7 +11,7 @@
 //                     leaves accumulators
 //   col_reduce_packs  the same with 16 bytes of neighbouring columns a thread, inner a multiple of them
 //   merge_parts       accumulators [outer, chunks, inner] to results, a group of 32 threads each
-// Op joins elements: Sum, Mean, Prod, Min, Max, ArgMin, ArgMax of block.h. Sums of small floats are kept in float.
+// Op joins elements: Sum, Mean, Prod, Euclid, Min, Max, ArgMin, ArgMax of block.h. Sums of small floats are kept in float.
 #include "block.h"
 #include "settle.h"
 

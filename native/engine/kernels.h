@@ -15,7 +15,7 @@ struct ElementwiseRow {
 };
 constexpr int MAX_ROWS = 256;
 
-enum Reduction : int { SUM, MEAN, PROD, MAX, MIN, ARGMAX, ARGMIN, REDUCTION_COUNT };
+enum Reduction : int { SUM, MEAN, PROD, EUCLID, MAX, MIN, ARGMAX, ARGMIN, REDUCTION_COUNT };
 // A running result of a reduction: what fits the member at hand is used.
 struct Partial {
   double real;

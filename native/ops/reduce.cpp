@@ -53,6 +53,7 @@ void combine(const Groups& g, Partial& a, const Partial& b) {
   switch (g.kind) {
     case SUM:
     case MEAN:
+    case EUCLID:
       a.real += b.real;
       a.whole = (int64_t)((uint64_t)a.whole + (uint64_t)b.whole);
       return;
@@ -112,7 +113,7 @@ void finish(const Groups& g, const Partial* p, int64_t n, char* out, int outType
     int64_t whole[256];
     for (int64_t j = 0; j < m; j++) {
       const Partial& q = p[i + j];
-      real[j] = g.kind == MEAN ? q.real / (double)g.fold : q.real;
+      real[j] = g.kind == MEAN ? q.real / (double)g.fold : g.kind == EUCLID ? sqrt(q.real) : q.real;
       whole[j] = g.kind >= ARGMAX ? (q.index < 0 ? 0 : q.index) : q.whole;
     }
     const bool reals = g.real && g.kind < ARGMAX;
@@ -296,8 +297,10 @@ const void* kind(Reduction r) { return reinterpret_cast<const void*>((intptr_t)r
 
 }  // namespace
 
-WICK_OPS(reduce) = {{"sum", reduce, kind(SUM)},       {"mean", reduce, kind(MEAN)}, {"prod", reduce, kind(PROD)},
-                    {"max", reduce, kind(MAX)},       {"min", reduce, kind(MIN)},   {"argmax", reduce, kind(ARGMAX)},
-                    {"argmin", reduce, kind(ARGMIN)}, {"cumsum", scan, nullptr},    {nullptr, nullptr, nullptr}};
+WICK_OPS(reduce) = {{"sum", reduce, kind(SUM)},       {"mean", reduce, kind(MEAN)},
+                    {"prod", reduce, kind(PROD)},     {"max", reduce, kind(MAX)},
+                    {"min", reduce, kind(MIN)},       {"argmax", reduce, kind(ARGMAX)},
+                    {"argmin", reduce, kind(ARGMIN)}, {"euclid", reduce, kind(EUCLID)},
+                    {"cumsum", scan, nullptr},        {nullptr, nullptr, nullptr}};
 
 }  // namespace wick

@@ -120,6 +120,25 @@ template <class S> void prod(const void* p, int64_t n, int64_t, Partial* partial
   chunks(static_cast<const S*>(p), n, [&](const E* v, int64_t, int64_t m) { multiply(v, m, partial); });
 }
 
+// Squares add up in double, whose range those of float do not leave.
+WICK_LOOP addSquares(const float* v, int64_t m, Partial* partial) {
+  D a[8];
+  for (int u = 0; u < 8; u++) a[u] = D(0.0);
+  int64_t i = 0;
+  for (; i + 4 * F::N <= m; i += 4 * F::N)
+    for (int u = 0; u < 4; u++) {
+      Pair p = toDouble(F::load(v + i + u * F::N));
+      a[2 * u] += p.lo * p.lo;
+      a[2 * u + 1] += p.hi * p.hi;
+    }
+  double total = sumLanes(((a[0] + a[1]) + (a[2] + a[3])) + ((a[4] + a[5]) + (a[6] + a[7])));
+  for (; i < m; i++) total += (double)v[i] * v[i];
+  partial->real += total;
+}
+template <class S> void squares(const void* p, int64_t n, int64_t, Partial* partial) {
+  chunks(static_cast<const S*>(p), n, [&](const float* v, int64_t, int64_t m) { addSquares(v, m, partial); });
+}
+
 // The extremum of a chunk by vectors; S decides what NaN does.
 template <class S, bool MAX, class E> __attribute__((noinline)) E best(const E* v, int64_t m) {
   typedef Vec<E> V;
@@ -184,6 +203,8 @@ template <class S, int KIND> WICK_LOOP meetReal(const typename ComputeOf<S>::typ
     for (int64_t i = 0; i < m; i++) a[i] += v[i];
   else if constexpr (KIND == wick::PROD)
     for (int64_t i = 0; i < m; i++) a[i] *= v[i];
+  else if constexpr (KIND == wick::EUCLID)
+    for (int64_t i = 0; i < m; i++) a[i] += (double)v[i] * v[i];
   else
     for (int64_t i = 0; i < m; i++) {
       double now = v[i], old = a[i];
@@ -256,7 +277,7 @@ template <class S, int KIND>
 void columns(const void* p, int64_t rows, int64_t pitch, int64_t n, int64_t, double* real, int64_t* whole) {
   const S* x = static_cast<const S*>(p);
   int64_t done = 0;
-  if constexpr (isReal<S> && !Same<S, double>::value && KIND != wick::PROD) {
+  if constexpr (isReal<S> && !Same<S, double>::value && KIND != wick::PROD && KIND != wick::EUCLID) {
     if (rows >= 8) {
       double* before = static_cast<double*>(scratch(wick::SCRATCH_X, n * sizeof(double)));
       if (KIND == wick::SUM) __builtin_memcpy(before, real, n * sizeof(double));
@@ -318,6 +339,10 @@ template <class S> void fill(wick::IsaTable* t, int dtype) {
   row[wick::MIN] = columns<S, wick::MIN>;
   row[wick::ARGMAX] = columnPlaces<S, true>;
   row[wick::ARGMIN] = columnPlaces<S, false>;
+  if constexpr (Same<S, float>::value || nanWins<S>) {
+    run[wick::EUCLID] = squares<S>;
+    row[wick::EUCLID] = columns<S, wick::EUCLID>;
+  }
 }
 
 }  // namespace

@@ -5,7 +5,7 @@ import { formatShape, normalizeDim, normalizeDims, resolveReshape, type Shape } 
 import type { Tensor } from '../tensor/tensor.js';
 import { requireFlag, requireNumbers, requireWhole } from './kernel-row.js';
 import { type CompositeErrorSample, type CompositeRow, type CompositeSample, rows, ulps } from './op.js';
-import { type Dims, reducedShape } from './reduce.js';
+import { type Dims, EUCLID_DTYPES, reducedShape } from './reduce.js';
 
 type Composite<A extends readonly unknown[], R> = Omit<CompositeRow, 'name' | 'compose'> & {
   readonly compose: (x: Tensor, ...rest: A) => R;
@@ -239,11 +239,12 @@ export const compositeOps = rows({
   ),
   norm: of(
     '(sum of |x|^p)^(1/p) over dims; p = 0 counts what is not 0, infinite p is the largest or smallest |x|',
-    (x: Tensor, p: number = 2, dims?: Dims, keepdim: boolean = false): Tensor =>
-      wide(x, (w) => {
-        requireNumbers('norm', { p });
-        if (Number.isNaN(p)) throw new ArgumentError('norm: the order is NaN');
-        requireFlag('norm', 'keepdim', keepdim);
+    (x: Tensor, p: number = 2, dims?: Dims, keepdim: boolean = false): Tensor => {
+      requireNumbers('norm', { p });
+      if (Number.isNaN(p)) throw new ArgumentError('norm: the order is NaN');
+      requireFlag('norm', 'keepdim', keepdim);
+      if (p === 2 && EUCLID_DTYPES.includes(x.dtype)) return x.euclid(dims, keepdim);
+      return wide(x, (w) => {
         const list = normalizeDims('norm', dims, w.rank);
         if (p === 0) return w.ne(0).where(w.onesLike(), w.sign()).sum(list, keepdim); // sign: a gradient of 0
         const size = w.abs();
@@ -261,7 +262,8 @@ export const compositeOps = rows({
         const power = p === 2 ? ratio.sqr() : rootOrZero(ratio, (r) => r.powf(p), p < 0 ? Infinity : 0);
         const length = rootOrZero(power.sum(list, true), root).mul(unit);
         return keepdim ? length : length.squeeze(list);
-      }),
+      });
+    },
     [
       on([3, 5]),
       on([3, 5], 1, 1),

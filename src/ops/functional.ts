@@ -169,15 +169,14 @@ const huberOf = (x: Tensor, y: Tensor, delta: number): Tensor => {
   return d.le(delta).where(d.sqr().affine(0.5, 0), d.affine(delta, -0.5 * delta * delta));
 };
 
-/** Where each padded place along a dimension of n comes from. */
-const SOURCES: Readonly<Record<Exclude<PadMode, 'constant'>, (i: number, n: number) => number>> = {
-  replicate: (i, n) => Math.min(n - 1, Math.max(0, i)),
-  circular: (i, n) => ((i % n) + n) % n,
-  reflect: (i, n) => {
-    const period = 2 * (n - 1);
-    const m = n === 1 ? 0 : ((i % period) + period) % period;
-    return m < n ? m : period - m;
-  },
+/** The elements that stand before a dimension, or behind it. */
+const SIDES: Readonly<
+  Record<Exclude<PadMode, 'constant'>, (x: Tensor, dim: number, size: number, behind: boolean) => Tensor>
+> = {
+  replicate: (x, dim, size, behind) =>
+    x.narrow(dim, behind ? x.shape[dim] - 1 : 0, 1).broadcastTo(x.shape.map((n, i) => (i === dim ? size : n))),
+  circular: (x, dim, size, behind) => x.narrow(dim, behind ? 0 : x.shape[dim] - size, size),
+  reflect: (x, dim, size, behind) => x.narrow(dim, behind ? x.shape[dim] - 1 - size : 1, size).flip(dim),
 };
 
 function padDim(x: Tensor, dim: number, before: number, after: number, mode: Exclude<PadMode, 'constant'>): Tensor {
@@ -193,15 +192,8 @@ function padDim(x: Tensor, dim: number, before: number, after: number, mode: Exc
       `padMode: ${mode} cannot add ${before} and ${after} to dimension ${dim} of ${formatShape(x.shape)}`,
     );
   }
-  const at = Array.from({ length: n + before + after }, (_, i) => SOURCES[mode](i - before, n));
-  // Runs of neighbours are slices; the others are single elements.
-  const runs: { start: number; size: number }[] = [];
-  for (const i of at) {
-    const last = runs[runs.length - 1];
-    if (last && last.start + last.size === i) last.size++;
-    else runs.push({ start: i, size: 1 });
-  }
-  const [first, ...rest] = runs.map((r) => x.narrow(dim, r.start, r.size));
+  const sides = [before, after].map((size, i) => (size > 0 ? [SIDES[mode](x, dim, size, i === 1)] : []));
+  const [first, ...rest] = [...sides[0], x, ...sides[1]];
   return rest.length === 0 ? first : first.cat(rest, dim);
 }
 
@@ -356,9 +348,9 @@ export const functional = rows({
     formula: 'reflected, repeated or wrapped elements around: [before, after] pairs, last dimension first',
     compose: (x: Tensor, pads: readonly number[], mode: PadMode, value: number = 0): Tensor => {
       if (mode === 'constant') return x.pad(pads, value);
-      if (!Object.hasOwn(SOURCES, mode))
+      if (!Object.hasOwn(SIDES, mode))
         throw new ArgumentError(
-          `padMode: unknown mode ${JSON.stringify(mode)}; known are constant, ${Object.keys(SOURCES).join(', ')}`,
+          `padMode: unknown mode ${JSON.stringify(mode)}; known are constant, ${Object.keys(SIDES).join(', ')}`,
         );
       if (pads.length % 2 !== 0 || pads.length > 2 * x.rank || pads.some((p) => !Number.isInteger(p)))
         throw new ArgumentError(

@@ -26,9 +26,10 @@ declare module './op.js' {
       /** The struct template of kernels/block.h that joins elements. */
       readonly functor: string;
       /**
-       * What it keeps on the way: a sum in the wide type, a value in the type computed in, or a value with its place.
+       * What it keeps on the way: a sum in the wide type or in double, a value in the type computed in, or a value with
+       * its place.
        */
-      readonly accumulator: 'sum' | 'value' | 'place';
+      readonly accumulator: 'sum' | 'double' | 'value' | 'place';
       /** The result over no elements. */
       readonly empty: number;
     };
@@ -226,6 +227,9 @@ function argExtremum(op: 'argmax' | 'argmin', candleSymbol: string): ReduceDef<[
   };
 }
 
+/** Whose squares double holds. */
+export const EUCLID_DTYPES: readonly DType[] = ['f32', 'bf16', 'f16'];
+
 export const reduceOps = rows({
   sum: {
     family: 'reduce',
@@ -288,6 +292,32 @@ export const reduceOps = rows({
     samples: samples(),
     errors: noErrors,
     grad: ({ x, grad, params }: GradContext<ReduceParams>): Grads => [timesOthers(x, grad, params.dims)],
+  } satisfies ReduceDef<OverDims> as ReduceDef<OverDims>,
+  euclid: {
+    family: 'reduce',
+    serves: 'norm',
+    kernel: { functor: 'Euclid', accumulator: 'double', empty: 0 },
+    formula: 'square root of the sum of squares over dims',
+    dtypes: EUCLID_DTYPES,
+    without: 'squares add up in double, whose range those of f64 leave: norm scales them',
+    ulp: ulps(1),
+    candle: { none: 'Candle takes the root of a sum of squares, which may leave the range' },
+    args: overDims('euclid'),
+    infer: inferLike(),
+    reference: ([x], [out], { dims }): void =>
+      groups(x, dims, (at, values) => {
+        out.data[at] = Math.sqrt(exactSum((values as number[]).map((v) => v * v)) as number);
+      }),
+    samples: (): readonly Sample<ReduceParams>[] => [
+      ...samples()(),
+      { inputs: [{ shape: [3, 5], domain: [-3e4, 3e4] }], params: { dims: [1], keepdim: false } },
+    ],
+    errors: noErrors,
+    // 0 where all is 0, as of |x|.
+    grad: ({ x, out, grad, params }: GradContext<ReduceParams>): Grads => {
+      const [length, g, w] = [spread(x, out, params), spread(x, grad, params), x].map((t) => t.cast('f32'));
+      return [w.div(length.eq(0).where(1, length)).mul(g).cast(x.dtype)];
+    },
   } satisfies ReduceDef<OverDims> as ReduceDef<OverDims>,
   max: extremum('max', 'fast_max'),
   min: extremum('min', 'fast_min'),

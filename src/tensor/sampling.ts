@@ -79,5 +79,5 @@ export function multinomial(x: Tensor, count: number, options: MultinomialOption
     .log()
     .neg()
     .div(weights);
-  return ring.argsort(-1).narrow(-1, 0, count).cast('i64');
+  return ring.topk(count, -1, { largest: false })[1].cast('i64');
 }

@@ -127,6 +127,7 @@ const isSmall = (d: DType): boolean => d === 'f16' || d === 'bf16' || d === 'f8e
 /** Bytes of an accumulator: a sum, a value in the type computed in, or a value with its index. */
 const ACCUMULATOR: Readonly<Record<ReduceRow['kernel']['accumulator'], (d: DType) => number>> = {
   sum: (d) => (isWide(sumDType(d)) ? 8 : 4),
+  double: () => 8,
   value: (d) => (isSmall(d) ? 4 : bytesOf(d)),
   place: (d) => (isWide(d) ? 16 : 8),
 };
