@@ -300,7 +300,7 @@ test('a step that fails ends one request, and the others are computed again', as
 });
 
 test('a model that is trained between answers answers with its new weights', async () => {
-  const own = await LanguageModel.load();
+  const own = await LanguageModel.load(undefined, { dtype: 'f32' });
   const trained = new TextEngine(own.model, own.tokenizer);
   const prompt = own.encode('KING RICHARD III:\nNow is the winter of our discontent made glorious summer by this sun');
   const write = async (): Promise<string> => {
