@@ -203,7 +203,7 @@ for (const wave of [32, 64] as const) {
           bits(reference(random.randUniform, { shape, dtype, seed, offset, lo, up })),
           `uniform ${dtype} offset ${offset}`,
         );
-        run.launch(unit, `rand_normal_${name(dtype)}`, 2, 128, [n, seed, BigInt.asIntN(64, offset), 0, 0.5, 2, out]);
+        run.launch(unit, `rand_normal_${name(dtype)}`, 2, 256, [n, seed, BigInt.asIntN(64, offset), 0, 0.5, 2, out]);
         assert.deepEqual(
           bits(run.read(dtype, out, n)),
           bits(reference(random.randNormal, { shape, dtype, seed, offset, mean: 0.5, std: 2 })),

@@ -27,6 +27,9 @@ import { opList } from '../src/ops/table.js';
 import { buildInputs, type Case, casesOf, runCase } from '../src/testing/cases.js';
 
 const cpu = Device.cpu();
+/** Rows that GPUs alone have. */
+const OF_GPUS = new Set(['convFilter']);
+const deviceOf = ({ row }: Case): Device => (OF_GPUS.has(row.name) ? Device.get('sim:32') : cpu);
 
 /** Ops that must read an example's numbers to know what to do: how many results, how many rounds. */
 const READERS = new Set(['bincount', 'histc', 'lstsq', 'matrixExp', 'unique', 'uniqueConsecutive']);
@@ -36,8 +39,7 @@ const LOOPED =
   /vmap: (sdpa|dequantize|q8Blocks|qrows|qmatmul\w*|f8matmul|matmulExperts|nonzero|maskedSelect|unique) has no rule for batches/;
 
 /** Calls of the backend while f runs. */
-function callsOf(f: () => unknown): number {
-  const { backend } = cpu;
+function callsOf({ backend }: Device, f: () => unknown): number {
   const run = backend.run.bind(backend);
   let count = 0;
   backend.run = (...args) => {
@@ -69,13 +71,13 @@ function far(a: Tensor, b: Tensor): number {
 }
 
 const examples = (c: Case, n: number): Tensor[][] =>
-  Array.from({ length: n }, (_, k) => buildInputs({ ...c, name: `${c.name}#${k}` }, cpu).tensors);
+  Array.from({ length: n }, (_, k) => buildInputs({ ...c, name: `${c.name}#${k}` }, deviceOf(c)).tensors);
 
 /** A case with some of its inputs mapped, as functions of these, beside its loop. */
 function mappedCase(c: Case, mapped: readonly boolean[], n: number) {
   const each = examples(c, n);
   const own = (k: number): Tensor[] => each[k].map((t, i) => (mapped[i] ? t : each[0][i]));
-  const f = (...chosen: Tensor[]): Tensor[] => runCase(c, chosen, cpu);
+  const f = (...chosen: Tensor[]): Tensor[] => runCase(c, chosen, deviceOf(c));
   const inDims = mapped.map((on) => (on ? 0 : null));
   const inputs = mapped.map((on, i) => (on ? stack(each.map((tensors) => tensors[i])) : each[0][i]));
   return { f, inDims, inputs, own };
@@ -121,8 +123,8 @@ function sameAsLoop(c: Case, mapped: readonly boolean[]): void {
   got.forEach((t, i) => assert.ok(far(t, stack(want.map((outs) => outs[i]))) < 1e-5, `${what}: result ${i}`));
   const more = mappedCase(c, mapped, 5);
   assert.equal(
-    callsOf(() => vmap(more.f, { inDims })(...more.inputs)),
-    callsOf(() => vmap(f, { inDims })(...inputs)),
+    callsOf(deviceOf(c), () => vmap(more.f, { inDims })(...more.inputs)),
+    callsOf(deviceOf(c), () => vmap(f, { inDims })(...inputs)),
     `${what}: calls for 5 examples and for 3`,
   );
   const wrt = inputs.flatMap((t, i) => (isFloat(t.dtype) && !('noGrad' in c.row) ? [i] : []));

@@ -19,8 +19,8 @@ import {
 
 declare module './op.js' {
   interface KernelFacts {
-    /** A transposed convolution spreads each pixel over the result. */
-    conv: { readonly transposed: boolean };
+    /** A transposed convolution spreads each pixel over the result; the third kind is the kernel's gradient. */
+    conv: { readonly transposed: boolean; readonly filter?: true };
   }
 }
 
@@ -30,6 +30,10 @@ export interface ConvParams extends Record<string, unknown> {
   readonly padding: readonly number[];
   readonly dilation: readonly number[];
   readonly groups: number;
+}
+/** Of the kernel's gradient: its spatial size, which strides leave open. */
+export interface ConvFilterParams extends ConvParams {
+  readonly size: readonly number[];
 }
 export interface ConvTransposeParams extends ConvParams {
   readonly outputPadding: readonly number[];
@@ -147,6 +151,19 @@ function inferConv(op: string, rank: 1 | 2, inputs: readonly Sig[], p: ConvParam
   return [{ shape: [x.shape[0], w.shape[0], ...spatial], dtype: x.dtype }];
 }
 
+function inferFilter([x, r]: readonly Sig[], p: ConvFilterParams): Sig[] {
+  const op = 'convFilter';
+  requireRank(op, 'result', r.shape, p.stride.length + 2, '(batch, channels, ...)');
+  const shape = [r.shape[1], Math.floor(x.shape[1] / p.groups), ...p.size];
+  const [made] = inferConv(op, p.stride.length as 1 | 2, [x, { shape, dtype: r.dtype }], p);
+  if (formatShape(made.shape) !== formatShape(r.shape))
+    throw new ShapeError(
+      `${op}: a kernel ${formatShape(shape)} makes ${formatShape(made.shape)} of ${formatShape(x.shape)}, not ` +
+        formatShape(r.shape),
+    );
+  return [{ shape, dtype: x.dtype }];
+}
+
 function inferTranspose(op: string, rank: 1 | 2, inputs: readonly Sig[], p: ConvTransposeParams): Sig[] {
   requireConv(op, rank, inputs, p, true);
   requireWhole(op, 'outputPadding', p.outputPadding, 0);
@@ -239,11 +256,17 @@ function referenceTranspose(
   eachProduct(out.shape, w.shape, x.shape, p, (i, k, r) => (to[i] += from[r] * by[k]));
 }
 
+function referenceFilter([x, r]: readonly RefTensor[], [out]: readonly RefTensor[], p: ConvFilterParams): void {
+  const [image, result, to] = [numbers(x), numbers(r), start(out, undefined)];
+  eachProduct(x.shape, out.shape, r.shape, p, (i, k, at) => (to[k] += image[i] * result[at]));
+}
+
 /**
  * The kernel's gradient is itself a convolution: images become the batch, the batch becomes channels, the result's
  * gradient becomes the kernel, and stride and dilation change places. Answers (cResult, cImage / groups, ...size).
  */
 function kernelGrad(image: Tensor, result: Tensor, size: Shape, p: ConvParams): Tensor {
+  if (image.device.backend.gpu) return image.convFilter(result, size, p); // vendors' libraries have it as such
   const [n, c, ...space] = image.shape;
   const { groups } = p;
   const tail = space.map((_, i) => i + 3);
@@ -268,43 +291,48 @@ const sumBias = (grad: Tensor): Tensor =>
     false,
   );
 
-function convGrads({ inputs: [x, w, b], grad, params: p, needs }: GradContext<ConvParams>): Grads {
+/** The gradient of the images x of a convolution with w, from that of its result. */
+function imageGrad(x: Tensor, w: Tensor, grad: Tensor, p: ConvParams): Tensor {
   // What the floor in the output size dropped has to be given back.
   const outputPadding = p.stride.map(
     (s, i) =>
       x.shape[i + 2] - ((grad.shape[i + 2] - 1) * s - 2 * p.padding[i] + p.dilation[i] * (w.shape[i + 2] - 1) + 1),
   );
   const { groups } = p;
-  const gx = (): Tensor =>
-    p.stride.length === 1
-      ? grad.convTranspose1d(w, {
-          stride: p.stride[0],
-          padding: p.padding[0],
-          dilation: p.dilation[0],
-          groups,
-          outputPadding: outputPadding[0],
-        })
-      : grad.convTranspose2d(w, {
-          stride: two(p.stride),
-          padding: two(p.padding),
-          dilation: two(p.dilation),
-          groups,
-          outputPadding: two(outputPadding),
-        });
+  return p.stride.length === 1
+    ? grad.convTranspose1d(w, {
+        stride: p.stride[0],
+        padding: p.padding[0],
+        dilation: p.dilation[0],
+        groups,
+        outputPadding: outputPadding[0],
+      })
+    : grad.convTranspose2d(w, {
+        stride: two(p.stride),
+        padding: two(p.padding),
+        dilation: two(p.dilation),
+        groups,
+        outputPadding: two(outputPadding),
+      });
+}
+
+function convGrads({ inputs: [x, w, b], grad, params: p, needs }: GradContext<ConvParams>): Grads {
   return [
-    needs(0) ? gx() : undefined,
+    needs(0) ? imageGrad(x, w, grad, p) : undefined,
     needs(1) ? kernelGrad(x, grad, w.shape.slice(2), p) : undefined,
     b && needs(2) ? sumBias(grad) : undefined,
   ];
 }
 
+/** The convolution that p describes. */
+const convolved = (x: Tensor, w: Tensor, { stride, padding, dilation, groups }: ConvParams): Tensor =>
+  stride.length === 1
+    ? x.conv1d(w, { stride: stride[0], padding: padding[0], dilation: dilation[0], groups })
+    : x.conv2d(w, { stride: two(stride), padding: two(padding), dilation: two(dilation), groups });
+
 function transposeGrads({ inputs: [x, w, b], grad, params: p, needs }: GradContext<ConvTransposeParams>): Grads {
-  const { groups } = p;
   const gx = (): Tensor => {
-    let out =
-      p.stride.length === 1
-        ? grad.conv1d(w, { stride: p.stride[0], padding: p.padding[0], dilation: p.dilation[0], groups })
-        : grad.conv2d(w, { stride: two(p.stride), padding: two(p.padding), dilation: two(p.dilation), groups });
+    let out = convolved(grad, w, p);
     // An outputPadding beyond the stride is cut off.
     x.shape.forEach((d, i) => (out = i < 2 || out.shape[i] === d ? out : out.narrow(i, 0, d)));
     return out;
@@ -374,6 +402,44 @@ export const conv = rows({
       },
       { inputs: shapes([2, 3, 9], [4, 3, 3]), params: p1(0), code: 'E_ARGUMENT', says: /stride 0/ },
       { inputs: shapes([2, 3, 9], [4, 3, 3], [3]), params: p1(), code: 'E_SHAPE', says: /bias \[3\] must be \[4\]/ },
+    ],
+  }),
+
+  convFilter: kernel({
+    family: 'conv',
+    kernel: { transposed: false, filter: true },
+    serves: 'conv2d',
+    formula:
+      "the gradient of a convolution's kernel: out[o,c,i,j] = sum_{n,y,x} in[n,c,y*sh + i*dh - ph, ...] * r[n,o,y,x]",
+    dtypes: REALS,
+    without: 'gradients are floats',
+    ulp: ulps(16, 2),
+    domain: DOMAIN,
+    candle: { none: 'Candle convolves with exchanged dimensions' },
+    infer: (inputs: readonly Sig[], p: ConvFilterParams): readonly Sig[] => inferFilter(inputs, p),
+    reference: (inputs: readonly RefTensor[], outputs: readonly RefTensor[], p: ConvFilterParams): void =>
+      referenceFilter(inputs, outputs, p),
+    grad: ({ inputs: [x, r], grad, params, needs }: GradContext<ConvFilterParams>): Grads => [
+      needs(0) ? imageGrad(x, grad, r, params) : undefined,
+      needs(1) ? convolved(x, grad, params) : undefined,
+    ],
+    args: (x: Tensor, result: Tensor, size: Shape, p: ConvParams): Call<ConvFilterParams> => ({
+      inputs: [x, result],
+      params: { ...p, size: [...size] },
+    }),
+    samples: (): readonly Sample<ConvFilterParams>[] => [
+      { inputs: shapes([2, 3, 9], [2, 4, 7]), params: { ...p1(), size: [3] } },
+      { inputs: shapes([2, 3, 5, 6], [2, 4, 3, 4]), params: { ...p2([1, 1], [0, 0], [1, 1]), size: [3, 3] } },
+      { inputs: shapes([2, 4, 7, 6], [2, 4, 4, 8]), params: { ...p2([2, 1], [1, 2], [1, 2], 2), size: [3, 2] } },
+      { inputs: shapes([1, 3, 8, 9], [1, 3, 2, 5]), params: { ...p2([3, 2], [0, 1], [2, 1], 3), size: [2, 3] } },
+    ],
+    errors: (): readonly ErrorSample<ConvFilterParams>[] => [
+      {
+        inputs: shapes([2, 3, 9], [2, 4, 6]),
+        params: { ...p1(), size: [3] },
+        code: 'E_SHAPE',
+        says: /a kernel \[4, 3, 3\] makes \[2, 4, 7\] of \[2, 3, 9\], not \[2, 4, 6\]/,
+      },
     ],
   }),
 

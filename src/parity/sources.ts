@@ -20,6 +20,7 @@ export const UNVOUCHED: Readonly<Record<string, string>> = {
   bmmWidened: 'made of products and casts, which PyTorch vouches for',
   matmulWidened: 'made of products and casts, which PyTorch vouches for',
   euclid: 'norms of two, which PyTorch vouches for in the cases of norm and std',
+  convFilter: 'a gradient of convolutions, for which PyTorch vouches in their cases',
   argTop: 'the places of topk and kthvalue, whose numbers PyTorch vouches for',
   flagStarts: 'a part of nonzero, maskedSelect and unique; their numbers in the tests of picking',
   flagPlaces: 'a part of nonzero; its numbers in the tests of picking',

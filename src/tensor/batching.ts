@@ -3,7 +3,17 @@
 import { UnsupportedError } from '../base/errors.js';
 import type { Layout } from '../base/layout.js';
 import { broadcastShapes, type Shape } from '../base/shape.js';
-import type { AssembleRow, GradContext, Grads, KernelFamily, KernelRow, Params, Sig, ViewRow } from '../ops/op.js';
+import type {
+  AssembleRow,
+  GradContext,
+  Grads,
+  KernelFamily,
+  KernelRow,
+  Params,
+  RowOf,
+  Sig,
+  ViewRow,
+} from '../ops/op.js';
 import type { GradRow } from './autograd.js';
 import { Batched, exampleLayout, isExample, wholeLayout, wholeOf } from './batched.js';
 import { eachExample, type Level } from './levels.js';
@@ -120,15 +130,17 @@ const INDEX: { readonly [kind: string]: Rule } = {
 
 /** Pictures of all examples in one list; where weights differ, examples are groups of channels. */
 const convolution: Rule = (call) => {
+  const { groups } = call.params as { readonly groups: number };
+  const params = { ...call.params, groups: groups * call.size };
+  if ((call.row as RowOf<'conv'>).kernel.filter) {
+    const ofGroups = (t: Tensor): Tensor => t.movedim(0, 1).flatten(1, 2);
+    return call.run(call.wholes().map(ofGroups), params).map((t) => unfolded(t, call.size));
+  }
   if (!call.differs(1) && !call.differs(2))
     return call.run([folded(call.whole(0)), ...call.inputs.slice(1)]).map((t) => unfolded(t, call.size));
   const [x, ...weights] = call.wholes();
   const channels = x.movedim(0, 1); // (samples, examples, channels, ...)
-  const { groups } = call.params as { readonly groups: number };
-  const [y] = call.run([channels.flatten(1, 2), ...weights.map(folded)], {
-    ...call.params,
-    groups: groups * call.size,
-  });
+  const [y] = call.run([channels.flatten(1, 2), ...weights.map(folded)], params);
   return [y.unflatten(1, [call.size, y.shape[1] / call.size]).movedim(1, 0)];
 };
 

@@ -1,5 +1,6 @@
 // Convolutions: the vendor's library where it serves, else kernels/conv.hip.
 import type { DType } from '../../base/dtype.js';
+import { Layout } from '../../base/layout.js';
 import { CONV_ALIGNMENT, CONV_DTYPES, type ConvDType, type ConvPlan } from '../../driver/dnn.js';
 import { CTYPE, KernelModule, REAL_TYPES, Struct, typed } from '../../kernels/declare.js';
 import { binaryOps } from '../../ops/binary.js';
@@ -14,6 +15,7 @@ import {
   type FamilyPlan,
   launch,
   type Launches,
+  permuted,
   type Planner,
   single,
   strideGrid,
@@ -153,7 +155,8 @@ function planOwn(p: Planner, transposed: boolean, [x, w, bias]: readonly View[],
 }
 
 export const planConv: FamilyPlan<RowOf<'conv'>, ConvParams> = (p, row, inputs, outputs, params) => {
-  const { transposed } = row.kernel;
+  const { transposed, filter: ofKernel } = row.kernel;
+  if (ofKernel) return planFilter(p, inputs.map(asPlane), asPlane(outputs[0]), params);
   const [x, w, out] = [asPlane(inputs[0]), asPlane(inputs[1]), asPlane(outputs[0])];
   const bias = inputs[2] as View | undefined;
   const empty = x.layout.size === 0 || w.layout.size === 0;
@@ -166,6 +169,41 @@ export const planConv: FamilyPlan<RowOf<'conv'>, ConvParams> = (p, row, inputs, 
   } else p.fill(out, 0);
   if (bias && out.layout.size > 0) planBias(p, out, bias);
 };
+
+/**
+ * The kernel's gradient from images and the result's: our own kernel has images for its batch, the batch for its
+ * channels and the result's gradient for its kernel, and stride and dilation change places.
+ */
+function planFilter(p: Planner, [x, y]: readonly View[], out: View, params: ConvParams): void {
+  if (x.layout.size === 0 || y.layout.size === 0) return p.fill(out, 0);
+  const kinds = { x: four(x), filter: four(out), y: four(y) };
+  const library =
+    (CONV_DTYPES as readonly string[]).includes(x.dtype) &&
+    p.served.convolution({ kind: 'backward-filter', dtype: x.dtype as ConvDType, ...kinds, ...settings(params) });
+  if (library) {
+    const [dx, dy] = [p.dense(x, CONV_ALIGNMENT), p.dense(y, CONV_ALIGNMENT)];
+    p.steps.push({ convolution: library, x: dx, filter: out, y: dy });
+    return;
+  }
+  const { groups, stride, dilation } = params;
+  const [n, c, h, w] = four(x);
+  const [sn, sc, sh, sw] = x.layout.strides;
+  const per = c / groups;
+  const apart = {
+    ...viewOf(x),
+    layout: new Layout([per, groups, n, h, w], [sc, per * sc, sn, sh, sw], x.layout.offset),
+  };
+  const joined = (v: View): View => ({
+    ...viewOf(v),
+    layout: Layout.contiguous([per, groups * n, h, w], v.layout.offset),
+  });
+  const swapped = groups === 1 ? permuted(x, [1, 0, 2, 3]) : joined(p.dense(apart));
+  const [made, channels, kh, kw] = four(out);
+  const turned = p.make([channels, made, kh, kw], out.dtype);
+  const exchanged = { ...params, stride: dilation, dilation: stride };
+  planOwn(p, false, [swapped, permuted(y, [1, 0, 2, 3])], turned, exchanged);
+  p.copy(permuted(turned, [1, 0, 2, 3]), out);
+}
 
 /** out + bias in place: elementwise kernels read before they write. */
 function planBias(p: Planner, out: View, bias: View): void {
