@@ -117,8 +117,8 @@ const storedNumbers = (folder: string): number =>
 /** Shares of folders with weights that are read: others are of attention that is global, of languages, are computed. */
 const UNREAD: Readonly<Record<string, number>> = {
   ...{ longformer: 0.73, roformer: 0.97, esm: 0.999, 'esm-b': 0.999, xlm: 0.998, xlnet: 0.998 },
-  // Numbers of rounding, products for entities.
-  ...{ ibert: 0.508, 'ibert-b': 0.508, luke: 0.696, 'luke-b': 0.935 },
+  // Numbers of rounding, products for entities, adapters of other languages.
+  ...{ ibert: 0.508, 'ibert-b': 0.508, luke: 0.696, 'luke-b': 0.935, xmod: 0.9, 'xmod-c': 0.9 },
 };
 for (const name of Object.keys(encoders))
   test(`encoder ${name}: the numbers of transformers, padded behind`, { skip: skipEncoders }, () =>
@@ -231,6 +231,10 @@ test('texts that BigBird would see in parts, and heads of other rules, are refus
     ['longformer', { architectures: ['LongformerForQuestionAnswering'] }, /looks at all of a question/],
     ['roformer', { rotary_value: true }, /rotary_value is true/],
     ['esm', { is_folding_model: true }, /is_folding_model is true/],
+    ['xmod', { default_language: null }, /default_language is ""; texts are of one language, .* en_XX, de_DE/],
+    ['xmod', { default_language: 'fr_XX' }, /default_language is "fr_XX"/],
+    ['nystromformer', { num_landmarks: 16 }, /num_landmarks is 16 and segment_means_seq_len 64/],
+    ['nystromformer', { inv_coeff_init_option: true }, /inv_coeff_init_option is true/],
   ];
   for (const [name, more, message] of refused)
     assert.throws(

@@ -1,6 +1,7 @@
 // One table of model families: config.json's model_type and GGUF's architecture to what loads them. Loader, parity and
 // tests read it alike.
 import { UnsupportedError } from '../base/errors.js';
+import { ADAPTED_BERT_FAMILIES } from './encoders/adapted-bert.js';
 import { BART_FAMILIES } from './seq2seq/bart.js';
 import { BERT_FAMILIES } from './encoders/bert.js';
 import { BERT_KIN_FAMILIES } from './encoders/bert-kin.js';
@@ -46,6 +47,7 @@ export const MODELS: readonly ModelRow[] = [
   ...BERT_FAMILIES,
   ...OTHER_BERT_FAMILIES,
   ...BERT_KIN_FAMILIES,
+  ...ADAPTED_BERT_FAMILIES,
   ...MOBILE_BERT_FAMILIES,
   ...CONV_BERT_FAMILIES,
   ...ROTARY_BERT_FAMILIES,

@@ -40,6 +40,8 @@ export interface BertConfig {
   readonly activation: string;
   /** Positions count the tokens that are not this one, from this number on. */
   readonly padded?: number;
+  /** So many rows of positions stand before the first token's. */
+  readonly before?: number;
   /** The embedding's width, where a product leads from it to the others'. */
   readonly embedWidth?: number;
   /** Scores have an addition by distance, in so many kinds. */
@@ -84,6 +86,8 @@ export interface BertNames {
   readonly before?: boolean;
   /** A feed-forward of another kind. */
   readonly feed?: (vb: VarBuilder) => Layer;
+  /** What is made of a layer's sum behind its feed-forward, before the norm that it knows. */
+  readonly adapt?: (vb: VarBuilder, c: BertConfig, norm: LayerNorm) => Layer;
   /** Attention of another kind, by the layer's number. */
   readonly attend?: (vb: VarBuilder, c: BertConfig, layer: number) => Attention;
 }
@@ -155,6 +159,7 @@ class BertBlock extends Module {
   readonly norm1: LayerNorm;
   readonly mlp: Layer;
   readonly norm2: LayerNorm;
+  readonly adapter: Layer | undefined;
   constructor(vb: VarBuilder, names: BertNames, c: BertConfig, layer: number) {
     super();
     this.#before = names.before ?? names.lastNorm !== undefined;
@@ -162,15 +167,17 @@ class BertBlock extends Module {
     this.norm1 = layerNorm(c.width, vb.pp(names.norm1), { eps: c.eps });
     this.mlp = names.feed?.(vb) ?? feedForward(vb, names.mlp, c.width, c.inner, c.activation);
     this.norm2 = layerNorm(c.width, vb.pp(names.norm2), { eps: c.eps });
+    this.adapter = names.adapt?.(vb, c, this.norm2);
   }
   forward(x: Tensor, options: AttendOptions): Tensor {
     const attend = (h: Tensor): Tensor => this.attention.forward(h, options);
+    const adapted = (h: Tensor): Tensor => this.adapter?.forward(h) ?? h;
     if (this.#before) {
       const y = x.add(attend(this.norm1.forward(x)));
-      return y.add(this.mlp.forward(this.norm2.forward(y)));
+      return adapted(y.add(this.mlp.forward(this.norm2.forward(y))));
     }
     const y = this.norm1.forward(x.add(attend(x)));
-    return this.norm2.forward(y.add(this.mlp.forward(y)));
+    return this.norm2.forward(adapted(y.add(this.mlp.forward(y))));
   }
 }
 
@@ -211,7 +218,7 @@ export class Bert extends TextEncoder {
     this.classifier = classifier;
     this.width = c.width;
     this.#config = c;
-    this.maxTokens = c.positions - (c.padded === undefined || c.rope ? 0 : c.padded + 1);
+    this.maxTokens = c.positions - (c.before ?? (c.padded === undefined || c.rope ? 0 : c.padded + 1));
     const e = vb.pp('embeddings');
     const narrow = c.embedWidth ?? c.width;
     this.words = embedding(c.vocabSize, narrow, e.pp('word_embeddings'));
@@ -249,9 +256,9 @@ export class Bert extends TextEncoder {
     return bias.add(closed.reshape([mask.shape[0], 1, 1, t])).contiguous();
   }
   #positionsOf(ids: Tensor, positions: Embedding): Tensor {
-    const { padded } = this.#config;
+    const { padded, before = 0 } = this.#config;
     if (padded === undefined)
-      return positions.forward(arange(0, ids.shape[1], 1, { dtype: 'u32', device: ids.device }));
+      return positions.forward(arange(before, before + ids.shape[1], 1, { dtype: 'u32', device: ids.device }));
     const real = ids.ne(padded).cast('f32');
     return positions.forward(real.cumsum(1).mul(real).affine(1, padded).cast('u32'));
   }
