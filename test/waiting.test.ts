@@ -2,7 +2,8 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { GpuBackend } from '../src/backends/gpu/gpu.js';
-import { type DType, randn, scope, type Tensor } from '../src/index.js';
+import { customGrad, type DType, keep, ones, randn, scope, type Tensor } from '../src/index.js';
+import { Module, recompute } from '../src/nn/index.js';
 import type { Device } from '../src/tensor/device.js';
 import { testDevices } from '../src/testing/devices.js';
 
@@ -116,4 +117,30 @@ for (const { name, device: found, missing } of testDevices('sim:32')) {
       assert.ok(got.count < plain.count, `${got.count} launches, ${plain.count} one by one`);
       assert.deepEqual(got.of, plain.of);
     });
+  run('what a gradient rule of a user keeps is there after the pass', (d) => {
+    const kept: Tensor[] = [];
+    const twice = customGrad((x) => ({
+      value: x.mul(2),
+      grad: (g) => {
+        kept.push(g.mul(3).add(1));
+        return g.mul(2);
+      },
+    }));
+    const x = randn([9, 41], { device: d, seed: 1 }).requireGrad();
+    launches(d, 1, () => twice(x).sum().backward());
+    assert.deepEqual(new Set(bits(kept[0])), new Set([4]));
+  });
+  run('what a module keeps while its forward pass is repeated is there after the pass', (d) => {
+    class Counting extends Module {
+      seen: Tensor | undefined;
+      forward(x: Tensor): Tensor {
+        this.seen = keep(x.detach().mul(2).add(1));
+        return x.mul(x);
+      }
+    }
+    const module = new Counting();
+    const x = ones([9, 41], { device: d }).requireGrad();
+    launches(d, 1, () => recompute(module, x).sum().backward());
+    assert.deepEqual(new Set(bits(module.seen as Tensor)), new Set([3]));
+  });
 }

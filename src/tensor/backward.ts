@@ -3,6 +3,7 @@ import { ArgumentError, GradError } from '../base/errors.js';
 import { formatShape, sameShape } from '../base/shape.js';
 import { requireOptions } from '../ops/kernel-row.js';
 import type { GradContext, Grads } from '../ops/op.js';
+import { opList } from '../ops/table.js';
 import { gradEnabled, type Node, NOT_KEPT, refuseNaN, withGrad } from './autograd.js';
 import { type GradPiece, joined } from './grad-pieces.js';
 import { productAt } from './product-place.js';
@@ -213,6 +214,8 @@ function release(node: Node): void {
 /** A tensor as gradients are kept by: its number, and the layout whose shape they must have. */
 type Slot = Pick<Tensor, 'id' | 'layout'>;
 const nameOf = ({ row }: Node): string => row.serves ?? row.name;
+/** Rows whose rules are wick's own steps. Other rules are users' functions and whole passes, which may keep any tensor. */
+const OF_TABLE: ReadonlySet<unknown> = new Set(opList);
 
 /** One backward pass: the gradients so far, by tensor. */
 class Pass {
@@ -313,8 +316,9 @@ class Pass {
       const place = this.#place(node.inputs[i]);
       return place ? productAt(place, f) : f();
     };
+    const given = context(node, own, before, placed);
     // A rule of elementwise steps is one kernel, as an op made of such is; with createGraph its steps are recorded.
-    const run = (): Grads => composed(() => rule(context(node, own, before, placed)));
+    const run = (): Grads => (OF_TABLE.has(node.row) ? composed(() => rule(given)) : rule(given));
     const back = this.#made ? this.#made.of(run) : run();
     refuseNaN(back, () => `backward: the gradient of ${nameOf(node)}`, node.called);
     node.inputs.forEach((input, i) => {
