@@ -337,11 +337,19 @@ function transposeGrads({ inputs: [x, w, b], grad, params: p, needs }: GradConte
     x.shape.forEach((d, i) => (out = i < 2 || out.shape[i] === d ? out : out.narrow(i, 0, d)));
     return out;
   };
-  return [
-    needs(0) ? gx() : undefined,
-    needs(1) ? kernelGrad(grad, x, w.shape.slice(2), p) : undefined,
-    b && needs(2) ? sumBias(grad) : undefined,
-  ];
+  const gw = (): Tensor => {
+    // What lies beyond the stride came of no element: zeros there give the kernel nothing.
+    const whole = x.shape.map((d, i) => (i < 2 ? d : d + Math.floor(p.outputPadding[i - 2] / p.stride[i - 2])));
+    const result =
+      formatShape(whole) === formatShape(x.shape)
+        ? x
+        : x.place(
+            whole,
+            whole.map(() => 0),
+          );
+    return kernelGrad(grad, result, w.shape.slice(2), p);
+  };
+  return [needs(0) ? gx() : undefined, needs(1) ? gw() : undefined, b && needs(2) ? sumBias(grad) : undefined];
 }
 
 const p1 = (stride = 1, padding = 0, dilation = 1, groups = 1): ConvParams => ({
