@@ -65,9 +65,13 @@ MIMO = dict(head_dim=24, v_head_dim=16, n_routed_experts=6, num_experts_per_tok=
 COHERE = dict(head_dim=16, num_experts=6, sliding_window=6)
 DSA = dict(**LATENT, v_head_dim=16, n_routed_experts=6, num_experts_per_tok=2, moe_intermediate_size=24, index_topk=64,
            index_n_heads=2, index_head_dim=12)
+LONGCAT = dict(num_layers=2, ffn_hidden_size=64, q_lora_rank=20, kv_lora_rank=16, qk_nope_head_dim=12, qk_rope_head_dim=8,
+               head_dim=8, v_head_dim=16, moe_topk=3, n_routed_experts=4, zero_expert_num=2, expert_ffn_hidden_size=24,
+               num_key_value_heads=4)
 # Types without attention, or with a list of layers instead of their number.
 UNASKED = {**{kind: ('num_attention_heads', 'num_key_value_heads', 'intermediate_size', 'max_position_embeddings')
               for kind in ('mamba', 'mamba2', 'falcon_mamba')}, 'nemotron_h': ('num_hidden_layers',),
+           'hrm_text': ('num_key_value_heads',), 'longcat_flash': ('num_hidden_layers', 'intermediate_size'),
            'rwkv': ('num_attention_heads', 'num_key_value_heads', 'intermediate_size', 'max_position_embeddings'),
            'gpt_neo': ('num_key_value_heads',), 'gpt2': ('intermediate_size', 'num_key_value_heads'),
            **{kind: ('hidden_size', 'num_hidden_layers', 'num_attention_heads', 'intermediate_size')
@@ -91,6 +95,18 @@ UNASKED = {**{kind: ('num_attention_heads', 'num_key_value_heads', 'intermediate
            'xglm': ('hidden_size', 'num_hidden_layers', 'num_attention_heads', 'num_key_value_heads',
                     'intermediate_size')}
 MODELS = {
+    'hrm_text': ('hrm_text', {'num_hidden_layers': 2, 'head_dim': 12, 'L_cycles': 2}),
+    'hrm_text-b': ('hrm_text', {'num_hidden_layers': 1, 'head_dim': 16, 'H_cycles': 3, 'L_cycles': 1, 'mlp_bias': True,
+                                'attention_bias': True, 'hidden_act': 'gelu', 'embedding_scale': 1.7,
+                                'rms_norm_eps': 1e-2, 'tie_word_embeddings': True, 'prefix_lm': False,
+                                'rope_parameters': {'rope_type': 'linear', 'rope_theta': 500.0, 'factor': 2.0}}),
+    'longcat_flash': ('longcat_flash', LONGCAT),
+    'longcat_flash-b': ('longcat_flash', {
+        **LONGCAT, 'num_layers': 1, 'zero_expert_num': 3, 'n_routed_experts': 3, 'moe_topk': 2,
+        'attention_bias': True, 'routed_scaling_factor': 1.7, 'hidden_act': 'gelu', 'rms_norm_eps': 1e-2,
+        'tie_word_embeddings': True, 'rope_parameters': {
+            'rope_type': 'yarn', 'rope_theta': 10000.0, 'factor': 4.0, 'original_max_position_embeddings': 32,
+            'mscale': 1.0, 'mscale_all_dim': 0.8}}),
     'minimax_m3_vl_text': ('minimax_m3_vl_text', {
         **M3, 'mlp_layer_types': ['dense', 'sparse', 'sparse'],
         'layer_types': ['full_attention', 'minimax_m3_sparse', 'minimax_m3_sparse']}),

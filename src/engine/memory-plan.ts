@@ -69,7 +69,7 @@ function stepBytes(model: CausalLM, maxRunning: number, stepTokens: number, draw
   };
   // Four of the inner vectors and some sixteen of the others are there at a time, for steps op by op and for recorded
   // ones: these have memory of their own.
-  const vectors = 4 * Math.max(...layers.map((l) => inner(l.mlp))) + 16 * hiddenSize;
+  const vectors = 4 * Math.max(...layers.map((l) => inner(l.mlp) + (l.late ? inner(l.late) : 0))) + 16 * hiddenSize;
   const own = bytesOf(model.dtype);
   const logits = maxRunning * vocabSize * (4 + own);
   return 2 * (Math.max(maxRunning, stepTokens) * vectors * own + logits) + drawing;

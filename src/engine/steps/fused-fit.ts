@@ -39,6 +39,7 @@ export const latentSizes = (a: LatentAttention): LatentSizes => ({
 const attendsLatent = (a: LatentAttention, like: LatentAttention): boolean =>
   a.rope !== undefined &&
   !a.temperature &&
+  a.latentFactor === undefined &&
   a.queryRank === like.queryRank &&
   JSON.stringify(latentSizes(a)) === JSON.stringify(latentSizes(like));
 const mixes = (m: Mixer, like: Mixer): boolean =>
@@ -53,10 +54,11 @@ function feeds(m: Mlp): boolean {
       [m.gateFactor, m.outFactor, m.innerNorm, m.sparse, m.clamped].every((x) => x === undefined)
     );
   if (m.kind !== 'experts') return false;
-  const { groups, sparseMixer, clamped, onInput, shared, ungated, latent, routerNorm, scaled, summed, cap } = m;
+  const { groups, sparseMixer, clamped, onInput, shared, ungated, latent, routerNorm, scaled, summed, cap, idle } = m;
   if (groups && groups.count > 1) return false;
   const ofShared = [shared?.gated, shared?.factor];
-  const extras = [sparseMixer, clamped, onInput, ungated, latent, ...ofShared, routerNorm, scaled, summed, cap].every(
+  const ofRouter = [routerNorm, scaled, cap, idle];
+  const extras = [sparseMixer, clamped, onInput, ungated, latent, ...ofShared, ...ofRouter, summed].every(
     (x) => x === undefined || x === false,
   );
   return extras && isGate(m.activation) && choiceFits({ experts: m.count, chosen: m.chosen });
@@ -68,9 +70,11 @@ function featuresFit(f: Features): boolean {
     !f.parallel &&
     !f.learntPositions &&
     !f.embedNorm &&
-    ![f.layerInputs, f.layerFactors, f.normedSums, f.finalNorm, f.embedWidth, f.streams, f.headLayer].some(Boolean) &&
+    ![f.layerInputs, f.layerFactors, f.normedSums, f.finalNorm, f.embedWidth, f.streams, f.headLayer, f.cycles].some(
+      Boolean,
+    ) &&
     f.branchFactor === undefined &&
-    f.layers.every(({ mixer, mlp, ontoNormed }) => !ontoNormed && mixes(mixer, first) && feeds(mlp))
+    f.layers.every(({ mixer, mlp, ontoNormed, late }) => !ontoNormed && !late && mixes(mixer, first) && feeds(mlp))
   );
 }
 

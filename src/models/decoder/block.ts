@@ -97,6 +97,8 @@ export class Block extends Module {
   readonly mixer: MixerModule | undefined;
   /** None where the mixer is all there is. */
   readonly mlp: MlpModule | undefined;
+  /** Experts beside that branch, whose answer goes along to the end of the next layer. */
+  readonly late: Mixture | undefined;
   /** What tokens bring along for this layer alone, where the family has it. */
   readonly input: LayerInput | undefined;
   /** What the layer's answer is multiplied by, where that is stored. */
@@ -110,6 +112,7 @@ export class Block extends Module {
   readonly #parallel: Features['parallel'];
   readonly #normedSums: boolean;
   readonly #ontoNormed: Layer['ontoNormed'];
+  readonly #takesLate: boolean;
   readonly #factor: number;
 
   constructor(w: Weights, layer: Layer, f: Features) {
@@ -129,6 +132,7 @@ export class Block extends Module {
     this.afterMlp = place('afterMlp');
     this.mixer = mixer(w, layer.mixer, n, deep);
     this.mlp = mlp(w, layer.mlp, f, deep);
+    if (layer.late) this.late = new Mixture(w, layer.late, n);
     if (f.layerInputs) this.input = new LayerInput(w, f.layerInputs, f, deep);
     if (f.streams) {
       this.streams = new StreamBlock(w, f.streams, f);
@@ -139,13 +143,19 @@ export class Block extends Module {
     this.#parallel = f.parallel;
     this.#normedSums = f.normedSums ?? false;
     this.#ontoNormed = layer.ontoNormed;
+    this.#takesLate = layer.takesLate ?? false;
     this.#factor = f.branchFactor ?? 1;
   }
   /**
    * x (batch, time, hidden) to the same shape; the context holds positions and caches, `drop` is the share dropped
-   * while training.
+   * while training. What is left for the end of the next layer stands behind x, (batch, time, 2 hidden).
    */
   forward(x: Tensor, context: MixerContext, drop = 0): Tensor {
+    if (!this.#takesLate) return this.#forward(x, context, drop);
+    const hidden = x.shape[2] / 2;
+    return this.#forward(x.narrow(2, 0, hidden), context, drop).add(x.narrow(2, hidden, hidden));
+  }
+  #forward(x: Tensor, context: MixerContext, drop: number): Tensor {
     if (this.streams) return this.#inStreams(this.streams, x, context);
     if (this.#normedSums) return this.#sums(x, context, drop);
     if (this.#ontoNormed) return this.#onto(this.#ontoNormed, x, context, drop);
@@ -168,16 +178,17 @@ export class Block extends Module {
     const fed = branch(made, this.afterMlp);
     const y = this.#parallel && mixed ? x.add(mixed).add(fed) : kept(h, 1).add(fed);
     const joined = this.input ? this.input.forward(y, context) : y;
-    return this.factor ? joined.mul(this.factor) : joined;
+    const whole = this.factor ? joined.mul(this.factor) : joined;
+    return this.late ? whole.cat([this.late.forward(second)], 2) : whole;
   }
   /** Whether both branches are added as they are. */
   #adds(drop: number): this is { readonly mixer: AttentionMixer; readonly mlp: Dense } {
-    const { mixer, mlp, afterMixer, afterMlp, input, factor, residuals } = this;
+    const { mixer, mlp, afterMixer, afterMlp, input, factor, residuals, late } = this;
     const plain =
       drop === 0 &&
       this.#factor === 1 &&
       !this.#parallel &&
-      ![afterMixer, afterMlp, input, factor, residuals].some(Boolean);
+      ![afterMixer, afterMlp, input, factor, residuals, late].some(Boolean);
     return plain && mixer instanceof AttentionMixer && mlp instanceof Dense;
   }
   /** With norms of the sums. */

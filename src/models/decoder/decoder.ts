@@ -15,6 +15,7 @@ import { keep, scope } from '../../tensor/scope.js';
 import { QTensor, type Weight } from '../../tensor/qtensor.js';
 import type { Tensor } from '../../tensor/tensor.js';
 import { Block } from './block.js';
+import { Cycles } from './cycles.js';
 import { type Features, keyed } from './features.js';
 import { LayerInputs } from './layer-inputs.js';
 import { type Norm, norm } from './mixers.js';
@@ -73,9 +74,11 @@ export class CausalLM extends Module {
   readonly embedOut: AnyLinear | undefined;
   /** Where a token has several vectors: what makes them, and one of them again. */
   readonly streams: Streams | undefined;
+  /** Where two stacks of layers take turns: how they do. */
+  readonly cycles: Cycles | undefined;
   /** Narrow vectors that tokens have for each layer, where the family has them. */
   readonly layerInputs: LayerInputs | undefined;
-  /** All layers, or those of this rank's stage. */
+  /** All layers, or those of this rank's stage; such as have others' weights are not among them. */
   readonly blocks: Block[];
   /** The norm before the head. */
   readonly norm: Norm;
@@ -93,6 +96,8 @@ export class CausalLM extends Module {
   readonly dropout: number;
   readonly #tables = new PositionTables(this);
   readonly #rerun: RopeFeature | undefined;
+  /** Which of the blocks each layer is. */
+  readonly #blockOf: readonly number[];
   #cacheType: CacheType | undefined;
 
   constructor(
@@ -121,6 +126,7 @@ export class CausalLM extends Module {
       this.embedOut = w.linear([{ role: 'embedOut', outputs: width }], hiddenSize);
     }
     if (features.streams) this.streams = new Streams(w, features.streams, hiddenSize);
+    if (features.cycles) this.cycles = new Cycles(w, features.cycles, features);
     if (learnt) {
       const size = [learnt.count + learnt.offset, hiddenSize] as const;
       const { device, dtype } = w.builder;
@@ -132,8 +138,10 @@ export class CausalLM extends Module {
     }
     if (features.layerInputs) this.layerInputs = new LayerInputs(w, features.layerInputs, features);
     if (features.embedNorm) this.embedNorm = norm(w, 'embedNorm', features.norm, hiddenSize);
+    const own = layers.flatMap(({ weightsOf }, i) => (weightsOf === undefined ? [i] : []));
+    this.#blockOf = layers.map(({ weightsOf }, i) => own.indexOf(weightsOf ?? i));
     this.blocks = layers.flatMap((layer, i) => {
-      if (this.stage && !this.stage.holds(i)) return [];
+      if ((this.stage && !this.stage.holds(i)) || layer.weightsOf !== undefined) return [];
       const m = keyed(layer.mixer);
       const sizes = m?.kind === 'attention' ? m : { heads: 1, kvHeads: 1, headDim: hiddenSize };
       return [new Block(w.of(i, sizes, layer.biases), layer, features)];
@@ -272,13 +280,14 @@ export class CausalLM extends Module {
     const first = this.stage?.first ?? 0;
     const inputs = this.layerInputs?.forward(ids, x);
     const layer = (y: Tensor, i: number): Tensor => {
-      const made = this.blocks[i].forward(
+      const made = this.blocks[this.#blockOf[i]].forward(
         y,
         { layer: first + i, step, tables, column, embedded: x, ...(inputs && { inputs }) },
         drop,
       );
       return behind ? behind(made, first + i) : made;
     };
+    if (this.cycles) return this.cycles.through(x, (y, i) => (step.brief ? scope(() => layer(y, i)) : layer(y, i)));
     const run = (given: Tensor): Tensor =>
       this.blocks.reduce((y, _, i) => {
         if (!step.brief) return layer(y, i);

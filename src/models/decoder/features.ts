@@ -86,6 +86,8 @@ export interface LatentAttention {
   /** None where nothing turns. */
   readonly rope?: RopeFeature;
   readonly normEps: number;
+  /** What normed latents are multiplied by. */
+  readonly latentFactor?: number;
   readonly temperature?: QueryTemperature;
 }
 
@@ -309,6 +311,8 @@ export interface ClampedGate {
 export interface Experts {
   readonly kind: 'experts';
   readonly count: number;
+  /** So many more may be chosen that compute nothing: they answer what they are given, or zeros. */
+  readonly idle?: { readonly count: number; readonly answer: 'input' | 'zeros' };
   /** Of all experts, those that this rank holds, where ranks share them out whole. */
   readonly held?: { readonly first: number; readonly count: number };
   readonly chosen: number;
@@ -365,6 +369,12 @@ export type Mlp = DenseMlp | Experts | DenseAndExperts | { readonly kind: 'none'
 export interface Layer {
   readonly mixer: Mixer;
   readonly mlp: Mlp;
+  /** Experts that read what the feed-forward branch reads, and whose answer is added behind the next layer. */
+  readonly late?: Experts;
+  /** Its weights are those of this earlier layer. */
+  readonly weightsOf?: number;
+  /** Adds what the layer before it left for it. */
+  readonly takesLate?: boolean;
   /** Branches are added to what their norms made, not to what they read: a factor of that, a factor of the branch. */
   readonly ontoNormed?: { readonly mixer: readonly [number, number]; readonly mlp: readonly [number, number] };
   /** Which norms stand around its branches, and which of its parts have biases, where other layers differ in it. */
@@ -415,6 +425,19 @@ export interface Features {
     readonly rank: number;
     /** What the active one is multiplied by where a layer's own vector meets it, is stored. */
     readonly scaled: boolean;
+  };
+  /**
+   * Two stacks of layers take turns, each with a vector of its own a token and reading both's sum: the fast one goes
+   * `fast` times for each time of the slow one, that begins with the embedding, and all of that `slow` times (HRM).
+   * Layers are told of as they run; a norm follows each stack.
+   */
+  readonly cycles?: {
+    /** How often the slow stack goes. */
+    readonly slow: number;
+    /** How often the fast one goes before it. */
+    readonly fast: number;
+    /** Layers of a stack. */
+    readonly layers: number;
   };
   /** Both branches read the same x: with a norm each, or one norm for both. */
   readonly parallel?: 'own' | 'shared';

@@ -290,7 +290,7 @@ export class LatentMixer extends Module {
   }
   forward(x: Tensor, context: MixerContext): Tensor {
     const { layer, step, tables } = context;
-    const { heads, rank, nopeDim, ropeDim, valueDim, rope, temperature } = this.feature;
+    const { heads, rank, nopeDim, ropeDim, valueDim, rope, temperature, latentFactor } = this.feature;
     const [b, t] = x.shape;
     const read = this.input.forward(x); // (b, t, rank + rope + queries)
     const [kv, narrow] = [read.slice(2, 0, rank + ropeDim), read.slice(2, rank + ropeDim)];
@@ -302,7 +302,8 @@ export class LatentMixer extends Module {
     const turn = (x: Tensor): Tensor => (c && s ? x.ropeThd(c, s) : x);
     const qNope = q.narrow(3, 0, nopeDim).permute([0, 2, 1, 3]); // (b, heads, t, nope)
     const qRope = turn(q.narrow(3, nopeDim, ropeDim)).permute([0, 2, 1, 3]);
-    const latent = this.kvANorm.forward(kv.narrow(2, 0, rank)).unsqueeze(1); // (b, 1, t, rank)
+    const normed = this.kvANorm.forward(kv.narrow(2, 0, rank));
+    const latent = (latentFactor === undefined ? normed : normed.affine(latentFactor, 0)).unsqueeze(1); // (b, 1, t, rank)
     const turned = turn(kv.narrow(2, rank, ropeDim).unsqueeze(2)).permute([0, 2, 1, 3]); // (b, 1, t, rope)
     const parts = step.keepLatent(layer, latent, turned).map(({ from, count, latents, keys }) => {
       const [nope, turnedQ] = [qNope, qRope].map((x) => (count === t ? x : x.narrow(2, from, count)));

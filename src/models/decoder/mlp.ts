@@ -151,8 +151,9 @@ export class Mixture extends Layer {
     super();
     this.feature = f;
     this.#group = w.shard?.group;
-    const { count: all, inner, ungated } = f;
-    const count = f.held?.count ?? all;
+    const { inner, ungated } = f;
+    const all = f.count + (f.idle?.count ?? 0);
+    const count = f.held?.count ?? f.count;
     const width = f.latent ?? hidden;
     if (f.latent !== undefined) {
       this.input = w.linear([{ role: 'expertsIn', outputs: width }], hidden);
@@ -219,9 +220,10 @@ export class Mixture extends Layer {
   /** x (b, t, hidden) through its experts, chosen by what the router makes of `asked`. */
   forward(x: Tensor, asked = x): Tensor {
     const [b, t, hidden] = x.shape;
-    const { chosen, held, latent: width = hidden } = this.feature;
+    const { chosen, held, idle, count, latent: width = hidden } = this.feature;
     const given = x.reshape([b * t, hidden]);
-    const { ids, weights } = this.route(asked === x ? given : asked.reshape([b * t, hidden]));
+    const route = this.route(asked === x ? given : asked.reshape([b * t, hidden]));
+    const { ids, weights } = idle ? working(route, count) : route;
     const rows = this.input ? this.input.forward(given) : given;
     const by = weights.unsqueeze(2).cast(x.dtype); // (tokens, chosen, 1)
     const alone = (rows: Tensor, ids: Tensor, by: Tensor): Tensor =>
@@ -237,7 +239,9 @@ export class Mixture extends Layer {
     const own = out.reshape([b, t, chosen, width]).sum([2], false);
     const sum = this.#group ? this.#group.allReduce(own) : own;
     const made = this.output ? this.output.forward(sum) : sum;
-    const y = this.sumBias ? made.add(this.sumBias) : made;
+    const worked = this.sumBias ? made.add(this.sumBias) : made;
+    const kept = idle?.answer === 'input' && route.weights.sub(weights).sum([1], true).cast(x.dtype);
+    const y = kept ? worked.add(given.mul(kept).reshape(x.shape)) : worked;
     if (!this.shared) return y;
     const s = this.shared.forward(x);
     return y.add(this.sharedSwitch ? s.mul(this.sharedSwitch.forward(x).sigmoid()) : s);
@@ -279,6 +283,12 @@ function clampedGate(h: Tensor, { limit, alpha }: ClampedGate): Tensor {
   const gate = h.narrow(2, 0, half).clamp(-Infinity, limit);
   const up = h.narrow(2, half, half).clamp(-limit, limit);
   return gate.mul(gate.affine(alpha, 0).sigmoid()).mul(up.affine(1, 1));
+}
+
+/** A choice in which experts that compute nothing weigh nothing. */
+function working({ ids, weights }: Route, count: number): Route {
+  const work = ids.cast('i64').lt(count);
+  return { ids: work.where(ids, ids.zerosLike()), weights: work.where(weights, weights.zerosLike()) };
 }
 
 /** Scores of experts outside the best groups are taken out of the choice. */

@@ -4,6 +4,7 @@
 export const MODEL_ROLES = [
   ...['embed', 'positions', 'embedNorm', 'layerEmbed', 'layerInputs', 'layerInputNorm'],
   ...['embedIn', 'embedOut', 'streamsIn', 'streamsOut', 'finalNorm', 'headLayer', 'headNorm', 'head'],
+  'fastBegin',
 ] as const;
 /** Parts of a layer. */
 export const LAYER_ROLES = [

@@ -114,8 +114,10 @@ export class Shard {
   }
   #layer(layer: Layer, i: number): Layer {
     const { mixer: m, mlp } = layer;
-    const { layerInputs, streams, embedWidth } = this.whole;
-    if (layerInputs || streams || embedWidth) this.#refuse(i, "vectors beside the model's own do not divide");
+    const { layerInputs, streams, embedWidth, cycles } = this.whole;
+    if (layerInputs || streams || embedWidth || cycles) this.#refuse(i, "vectors beside the model's own do not divide");
+    if (layer.late) this.#refuse(i, 'experts beside a feed-forward branch do not divide');
+    if (mlp.kind === 'experts' && mlp.idle) this.#refuse(i, 'experts that compute nothing do not divide');
     if (m.kind === 'attention' && m.experts) this.#refuse(i, 'experts of attention do not divide');
     if (m.kind === 'attention' && m.weighedKeys) this.#refuse(i, 'weights of keys are made of all values');
     if (m.kind === 'attention' && m.differential) this.#refuse(i, 'heads that come in pairs do not divide');

@@ -35,10 +35,10 @@ export class Stage {
       throw new UnsupportedError(
         `${features.family}: ${count} layers cannot be divided among ${group.size} stages: each needs a layer at least`,
       );
-    const { layerInputs, layers, streams } = features;
+    const { layerInputs, layers, streams, cycles } = features;
     const lent = layers.some(({ mixer: m }) => m.kind === 'attention' && m.keysOf !== undefined);
-    const shares = layers.some(({ mixer: m }) => m.kind === 'shared');
-    if (layerInputs || streams || lent || shares)
+    const shares = layers.some(({ mixer: m, late }) => m.kind === 'shared' || late);
+    if (layerInputs || streams || cycles || lent || shares)
       throw new UnsupportedError(
         `${features.family}: its layers share ${lent ? 'keys' : 'what tokens bring along'}, which stages cannot`,
       );

@@ -42,9 +42,11 @@ export type Where = string | Place | readonly (string | Place)[];
 export type Names = { readonly [R in Role]?: Where } & {
   /**
    * Layer names begin with this. Here and in the names within '{i}' is the layer's number; where a stored block is two
-   * layers, '{half}' is the block's, and '{nth}' 1 or 2.
+   * layers, '{half}' is the block's, and '{nth}' 1 or 2, '{odd}' 0 or 1.
    */
   readonly layer: string;
+  /** What each layer's names begin with, where no number says it. */
+  readonly layers?: readonly string[];
 };
 
 /** A name with a layer's number. */
@@ -52,7 +54,8 @@ export const numbered = (name: string, layer: number): string =>
   name
     .replace('{i}', String(layer))
     .replace('{half}', String(Math.floor(layer / 2)))
-    .replace('{nth}', String(1 + (layer % 2)));
+    .replace('{nth}', String(1 + (layer % 2)))
+    .replace('{odd}', String(layer % 2));
 
 export const placesOf = (where: Where): readonly Place[] =>
   (Array.isArray(where) ? where : [where]).map((p) => (typeof p === 'string' ? { name: p } : p) as Place);
@@ -109,7 +112,7 @@ export class Weights {
     this.#sizes = shard ? shard.sizes(layer, sizes) : sizes;
     this.#biases = biases;
     this.layer = layer;
-    this.#prefix = layer === undefined ? '' : `${numbered(names.layer, layer)}.`;
+    this.#prefix = layer === undefined ? '' : `${numbered(names.layers?.[layer] ?? names.layer, layer)}.`;
   }
   /** Those of one layer, whose heads may have sizes and whose parts biases of their own. */
   of(layer: number, sizes: HeadSizes = this.#sizes, biases = this.#biases): Weights {
@@ -354,7 +357,9 @@ export class Weights {
   #joined(parts: readonly OwnPart[], kind: 'weight' | 'bias', init: Init): Weight {
     const inBlocks = kind === 'weight' && this.#inBlocks(...parts.map((x) => x.role));
     const at = (x: OwnPart): Place | undefined => this.#place(x.role, kind);
-    const together = at(parts[0])?.rows && parts.every((x) => at(x)?.rows && at(x)?.name === at(parts[0])?.name);
+    // Biases may stand apart where weights are one.
+    const lies = (p: Place | undefined): string | undefined => (kind === 'bias' && p?.bias) || p?.name;
+    const together = at(parts[0])?.rows && parts.every((x) => at(x)?.rows && lies(at(x)) === lies(at(parts[0])));
     if (together) return (inBlocks && this.#blocks(parts)) || this.#read(parts, kind, this.builder.dtype);
     if (inBlocks) {
       const list = parts.map((x) => this.#blocks([x]) as QTensor);

@@ -163,8 +163,9 @@ export interface Recipe {
   readonly more?: Partial<Features>;
 }
 /** A choice that cannot be made is a mistake in the config. */
-function checkChoice(c: Config, { count, chosen, groups: among }: Experts): void {
+function checkChoice(c: Config, { count: working, idle, chosen, groups: among }: Experts): void {
   const { count: groups, kept } = among ?? { count: 1, kept: 1 };
+  const count = working + (idle?.count ?? 0);
   const open = groups > 1 ? (count / groups) * kept : count;
   if (count % groups !== 0 || kept > groups)
     throw new FormatError(
@@ -188,6 +189,11 @@ export function build(family: string, c: Config, s: Sizes, r: Recipe): Features 
     if (mlp.kind === 'experts') checkChoice(c, mlp);
     return mlp;
   };
+  const ownOf = (i: number): Partial<Layer> => {
+    const own = r.layer?.(i) ?? {};
+    if (own.late) checkChoice(c, own.late);
+    return own;
+  };
   return {
     family,
     vocabSize: c.count('vocab_size', undefined, 1),
@@ -196,7 +202,7 @@ export function build(family: string, c: Config, s: Sizes, r: Recipe): Features 
     layers: Array.from({ length: s.layers }, (_, i) => ({
       mixer: r.mixer ? r.mixer(i) : { ...base, ...r.attention?.(i) },
       mlp: branch(i),
-      ...r.layer?.(i),
+      ...ownOf(i),
     })),
     norm: r.norm,
     norms: PRE_NORMS,

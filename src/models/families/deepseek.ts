@@ -34,7 +34,7 @@ import {
 import { family } from './row.js';
 
 /** The narrow products and the output; the wide ones never have biases. */
-const LATENT_BIAS = ['qA', 'kvA', 'o'] as const;
+export const LATENT_BIAS = ['qA', 'kvA', 'o'] as const;
 
 /** A yarn that stretches all dimensions raises the softmax's scale twice. */
 function yarnScale(rope: RopeFeature): number {
@@ -46,7 +46,7 @@ function yarnScale(rope: RopeFeature): number {
 /** DeepSeek's values are 128 wide where a config says nothing, MiniCPM's a head's share of the hidden size. */
 const unsaidValues = (c: Config): number =>
   c.json.model_type === 'minicpm3' ? c.count('hidden_size') / c.count('num_attention_heads') : 128;
-function latent(c: Config, interleaved: boolean, wide?: { readonly unsaid: Json }): LatentAttention {
+export function latent(c: Config, interleaved: boolean, wide?: { readonly unsaid: Json }): LatentAttention {
   const ropeDim = c.count('qk_rope_head_dim', 64, 1);
   const nopeDim = c.count('qk_nope_head_dim', 128);
   const maxPositions = c.count('max_position_embeddings', 2048, 1);
@@ -163,7 +163,7 @@ function deepseekV3(c: Config): Features {
 /** Types whose first three layers are dense where a config says nothing. */
 const DENSE_FIRST = ['deepseek_v3', ...CHOOSING];
 
-const LATENT_NAMES = {
+export const LATENT_NAMES = {
   ...LLAMA_NAMES,
   ...expertNames('mlp'),
   ...sharedNames('mlp.shared_experts'),

@@ -281,6 +281,11 @@ const TEXT = `
     num_experts_per_tok=4 index_block_size=128 index_topk_blocks=16
   cohere_compass_text: hidden_act=silu max_position_embeddings=8192 layer_norm_eps=1e-05 tie_word_embeddings=true
     attention_bias=false sliding_window=4096
+  longcat_flash: hidden_act=silu max_position_embeddings=131072 rms_norm_eps=1e-05 tie_word_embeddings=false
+    attention_bias=false q_lora_rank=1536 kv_lora_rank=512 qk_nope_head_dim=128 qk_rope_head_dim=64 head_dim=64
+    v_head_dim=128 moe_topk=12 zero_expert_num=256 routed_scaling_factor=6.0 rope_theta=10000000
+  hrm_text: head_dim=128 hidden_act=silu max_position_embeddings=2048 rms_norm_eps=1e-06 tie_word_embeddings=false
+    attention_bias=false mlp_bias=false H_cycles=2 L_cycles=3
   mimo_v2_flash: head_dim=192 hidden_act=silu max_position_embeddings=131072 rms_norm_eps=1e-05
     tie_word_embeddings=false attention_bias=false routed_scaling_factor=1.0 v_head_dim=128 n_group=1 topk_group=1
     num_experts_per_tok=8 norm_topk_prob=true sliding_window=128 attention_value_scale=0.707 num_key_value_heads=4`;

@@ -6,8 +6,10 @@ import { FURTHER_FAMILIES } from './further.js';
 import { GEMMA_FAMILIES } from './gemma.js';
 import { LATER_GEMMA_FAMILIES } from './gemma4.js';
 import { GPT_FAMILIES } from './gpt.js';
+import { HRM_FAMILIES } from './hrm.js';
 import { HYBRID_FAMILIES } from './hybrids.js';
 import { LLAMA_FAMILIES } from './llama.js';
+import { LONGCAT_FAMILIES } from './longcat.js';
 import { MAMBA_FAMILIES } from './mamba.js';
 import { MINIMAX3_FAMILIES } from './minimax3.js';
 import { OTHER_FAMILIES } from './others.js';
@@ -34,5 +36,7 @@ export const DECODER_FAMILIES = [
   ...RARE_FAMILIES,
   ...MINIMAX3_FAMILIES,
   ...COMPASS_FAMILIES,
+  ...LONGCAT_FAMILIES,
+  ...HRM_FAMILIES,
   ...READER_FAMILIES,
 ];
