@@ -719,8 +719,11 @@ POOLED = dict(num_encoder_blocks=2, hidden_sizes=[8, 12], depths=[1, 2], patch_s
               padding=[2, 1], num_labels=3)
 SEGMENTED = dict(num_encoder_blocks=2, hidden_sizes=[8, 16], depths=[1, 2], patch_sizes=[7, 3], strides=[4, 2],
                  num_attention_heads=[1, 2], sr_ratios=[2, 1], mlp_ratios=[2, 2], num_labels=3)
+MOBILE = dict(hidden_sizes=[16, 20, 24], neck_hidden_sizes=[8, 8, 12, 12, 16, 16, 20], expand_ratio=2.0, num_labels=3)
+MOBILE2 = dict(width_multiplier=0.2, base_attn_unit_dims=[80, 90, 100], n_attn_blocks=[1, 2, 1], num_labels=3)
 VISION = {
     AutoModel: {
+        'mobilevit': ('mobilevit', dict(MOBILE, output_stride=16)),
         'vit_mae': ('vit_mae', dict(PLAIN, mask_ratio=0.0, hidden_act='relu')),  # the oracle is to see all
         'vit_msn': ('vit_msn', PLAIN), 'deit': ('deit', PLAIN), 'dinov2': ('dinov2', DINO), 'beit': ('beit', PLAIN),
         'swin': ('swin', {**SWIN, 'image_size': 28, 'window_size': 5}),
@@ -768,6 +771,12 @@ VISION = {
                                           reshape_last_stage=False)),
         'convnext-c': ('convnext', dict(STAGES, num_stages=3, layer_scale_init_value=0.0, hidden_act='relu')),
         'convnextv2-c': ('convnextv2', dict(STAGES, num_stages=3)),
+        'mobilevit-c': ('mobilevit', MOBILE),
+        'mobilevit-d': ('mobilevit', dict(MOBILE, qkv_bias=False, mlp_ratio=1.5, hidden_act='relu', conv_kernel_size=1,
+                                          output_stride=8, patch_size=3, layer_norm_eps=1e-2)),
+        'mobilevitv2-c': ('mobilevitv2', MOBILE2),
+        'mobilevitv2-d': ('mobilevitv2', dict(MOBILE2, output_stride=16, ffn_multiplier=3, hidden_act='relu',
+                                              patch_size=3, conv_kernel_size=5, layer_norm_eps=1e-2)),
     },
     DeiTForImageClassification: {'deit-c': ('deit', {**PLAIN, 'qkv_bias': False, 'hidden_act': 'relu'})},
     DeiTForImageClassificationWithTeacher: {'deit-d': ('deit', PLAIN)},
@@ -777,6 +786,7 @@ VISION = {
 def vision_answers(model, _, seed):
     g = torch.Generator().manual_seed(seed)
     side = min(getattr(model.config, 'image_size', 32), 32)
+    side = {'mobilevitv2': 80}.get(model.config.model_type, side)  # where less would leave no patch
     # DINOv2 takes pictures of other sizes, too.
     tall = 10 if re.search('dinov[23]',  model.config.model_type) and not hasattr(model, 'classifier') else 0
     pixels = torch.randn(2, 3, side + tall, side, generator=g)
@@ -1461,7 +1471,7 @@ def spec_of(name, t, seed):
         return [list(t.shape), seed, 0.9, 3.2]
     if t.ndim >= 2:
         # Deep networks of filters make noise of large weights.
-        inputs = np.prod(t.shape[1:]) if re.match(r'(mobilenet|regnet|efficientnet)', name) else t.shape[-1]
+        inputs = np.prod(t.shape[1:]) if re.match(r'(mobile|regnet|efficientnet)', name) else t.shape[-1]
         return [list(t.shape), seed, 0.6 if 'embed' in name else 1.3 / np.sqrt(inputs), 0]
     return [list(t.shape), seed, 0.2,
             float(round(t.mean())) if 'norm' in name or 'scal' in name or 'ln_' in name or '_bn.' in name else 0.0]

@@ -34,7 +34,7 @@ families = importlib.import_module('golden-families')
 AT = os.path.join(os.path.dirname(__file__), '..', 'test', 'golden', 'processors.json.br')
 SIZES = [(37, 23), (19, 45), (61, 52)]
 ALL = ['CLIP', 'Bit', 'ViT', 'Siglip', 'DeiT', 'Beit', 'ConvNext', 'MobileNetV1', 'MobileNetV2', 'EfficientNet',
-       'PoolFormer', 'Segformer', 'DINOv3ViT']
+       'PoolFormer', 'Segformer', 'DINOv3ViT', 'MobileViT']
 OLD = dict(do_normalize=True, do_resize=True)
 THIRDS = dict(image_mean=[0.485, 0.456, 0.406], image_std=[0.47853944, 0.4732864, 0.47434163])
 
@@ -51,7 +51,7 @@ def cases():
     """Processors by the names that files give them, with the fields that they hold."""
     for name in ALL:  # nothing but the name
         yield f'{name}ImageProcessor', {}
-        size = edge(20) if name in ('ConvNext', 'PoolFormer') else square(21, 18)
+        size = edge(20) if name in ('ConvNext', 'PoolFormer', 'MobileViT') else square(21, 18)
         yield f'{name}ImageProcessorFast', dict(size=size, do_center_crop=None, crop_size=None)
         yield f'{name}ImageProcessor', dict(size=size, do_resize=None, do_center_crop=None, do_normalize=None,
                                             data_format='channels_first', disable_grouping=None, device=None)
@@ -73,6 +73,11 @@ def cases():
     yield 'EfficientNetImageProcessor', dict(size=24, rescale_factor=1 / 127.5, rescale_offset=True, include_top=False)
     yield 'EfficientNetImageProcessor', dict(size=24, do_center_crop=True, crop_size=20, do_normalize=False)
     yield 'EfficientNetImageProcessor', dict(size=24, do_normalize=False, do_rescale=False, rescale_offset=True)
+    yield 'MobileViTFeatureExtractor', dict(crop_size=square(22), do_center_crop=True, do_flip_channel_order=True,
+                                            do_resize=True, resample=2, size=edge(25))
+    yield 'MobileViTImageProcessor', dict(size=20, crop_size=23, do_flip_channel_order=False, rescale_factor=0.01,
+                                          do_normalize=True, **THIRDS)
+    yield 'MobileViTImageProcessor', dict(size=edge(20), do_center_crop=False, do_rescale=False)
     yield 'PoolFormerFeatureExtractor', dict(do_resize_and_center_crop=True, size=22, crop_size=22, crop_pct=0.9, resample=3)
     yield 'PoolFormerImageProcessor', dict(size=square(22), crop_size=square(20, 23), crop_pct=0.95)
     yield 'PoolFormerImageProcessor', dict(size=square(22, 25), do_center_crop=False)
@@ -103,8 +108,8 @@ def compressed(at, found):
 
 # Classifiers with their own processors, of sizes that they take.
 SEEN = ['beit-c', 'convnext-c', 'convnextv2-c', 'data2vec-c', 'deit-c', 'dinov2-c', 'dinov2_with_registers-c',
-        'efficientnet-c', 'mobilenet_v1-c', 'mobilenet_v2-c', 'poolformer-c', 'regnet-c', 'resnet-c', 'segformer-c',
-        'swin-c', 'swinv2-c', 'vit_msn-c']
+        'efficientnet-c', 'mobilenet_v1-c', 'mobilenet_v2-c', 'mobilevit-c', 'mobilevitv2-c', 'poolformer-c', 'regnet-c',
+        'resnet-c', 'segformer-c', 'swin-c', 'swinv2-c', 'vit_msn-c']
 
 
 def seen_answers(name, folder):
@@ -112,7 +117,7 @@ def seen_answers(name, folder):
     kind = config['model_type']
     # Published folders of DINOv2 with registers have DINOv2's.
     cls = getattr(transformers, IMAGE_PROCESSOR_MAPPING_NAMES[kind.removesuffix('_with_registers')]['pil'])
-    side = min(config.get('image_size') or 32, 32)
+    side = 80 if kind == 'mobilevitv2' else min(config.get('image_size') or 32, 32)
     room = side + 3 if getattr(cls, 'do_center_crop', None) and kind != 'poolformer' else side
     size = square(room) if 'height' in cls.size else edge(room)
     cls(size=size, **({'crop_size': square(side)} if getattr(cls, 'do_center_crop', None) else {})).save_pretrained(folder)

@@ -66,6 +66,9 @@ SCENES = {
     AutoModelForSemanticSegmentation: {
         'segformer-s': ('segformer', dict(SEGMENTED, num_labels=4)),
         'dpt-s': ('dpt', dict(DPT, num_labels=3, readout_type='add')),
+        'mobilevit-s': ('mobilevit', dict(families.MOBILE, aspp_out_channels=12, num_labels=4, output_stride=8)),
+        'mobilevitv2-s': ('mobilevitv2', dict(families.MOBILE2, aspp_out_channels=12, atrous_rates=[1, 2, 4],
+                                              output_stride=16, num_labels=4)),
         'segformer-t': ('segformer', dict(SEGMENTED, sr_ratios=[4, 1], hidden_act='relu', mlp_ratios=[1, 3])),
     },
     AutoModelForDepthEstimation: {
@@ -106,6 +109,7 @@ PROCESSORS = {
     'table-transformer': ('DetrImageProcessor', dict(size=dict(height=33, width=47), do_normalize=False)),
     'rt_detr': ('RTDetrImageProcessor', dict(size=dict(height=64, width=96))),
     'segformer-s': ('SegformerImageProcessor', dict(size=dict(height=32, width=48), do_reduce_labels=True)),
+    'mobilevit-s': ('MobileViTImageProcessor', dict(size=dict(shortest_edge=36), crop_size=dict(height=32, width=32))),
     'depth_anything': ('DPTImageProcessor', dict(size=dict(height=40, width=40), keep_aspect_ratio=True,
                                                  ensure_multiple_of=5, do_pad=False, size_divisor=None)),
     'dpt': ('DPTImageProcessor', dict(size=dict(height=32, width=32))),

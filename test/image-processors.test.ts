@@ -76,7 +76,6 @@ for (const [name, { file: json, picture, scores }] of Object.entries(seen))
 test('what image processors do not do is refused by name', () => {
   const refused: readonly [name: string, fields: object, message: RegExp][] = [
     ['Other', {}, /the image processor Other is not known; CLIP, .* are/],
-    ['MobileViT', { do_flip_channel_order: true }, /MobileViT is not known/],
     ['ViT', { do_flip_channel_order: true }, /do_flip_channel_order is true/],
     ['ViT', { do_center_crop: true }, /crop_size is missing; served are height and width/],
     ['CLIP', { crop_size: { shortest_edge: 9 } }, /crop_size is \{"shortest_edge":9\}/],

@@ -103,7 +103,7 @@ for (const [name, s] of Object.entries(seen))
       return;
     }
     const answer = s.answer as readonly number[];
-    if (name.startsWith('segformer')) {
+    if (name.startsWith('segformer') || name.startsWith('mobilevit')) {
       const segmenter = await ImageSegmenter.load(dir, { device: 'cpu' });
       const { classes, segments, width: w, height: h } = await segmenter.segment(bytesOf(s));
       assert.equal(classes.length, w * h);

@@ -31,6 +31,7 @@ import { T5_GEMMA_FAMILIES } from './seq2seq/t5-gemma.js';
 import { CONV_NET_FAMILIES } from './vision/conv-nets.js';
 import { CONVNEXT_FAMILIES } from './vision/convnext.js';
 import { DINO3_FAMILIES } from './vision/dino3.js';
+import { MOBILE_VIT_FAMILIES } from './vision/mobile-vit.js';
 import { POOLED_PICTURE_FAMILIES } from './vision/pooled-pictures.js';
 import { RESNET_FAMILIES } from './vision/resnet.js';
 import { SWIN_FAMILIES } from './vision/swin.js';
@@ -70,6 +71,7 @@ export const MODELS: readonly ModelRow[] = [
   ...CONVNEXT_FAMILIES,
   ...CONV_NET_FAMILIES,
   ...POOLED_PICTURE_FAMILIES,
+  ...MOBILE_VIT_FAMILIES,
   ...DINO3_FAMILIES,
   ...IMAGE_TEXT_FAMILIES,
   ...PICTURE_LANGUAGE_FAMILIES,

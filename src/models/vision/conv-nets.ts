@@ -1,75 +1,16 @@
 // Networks of convolutions with batch norms: MobileNet (1 and 2), EfficientNet, RegNet.
 import { activation } from '../../nn/activation.js';
-import { conv2d, type Linear } from '../../nn/layers.js';
-import { Module } from '../../nn/module.js';
+import { conv2d } from '../../nn/layers.js';
+import type { Module } from '../../nn/module.js';
 import type { VarBuilder } from '../../nn/var-builder.js';
 import type { Tensor } from '../../tensor/tensor.js';
 import type { Config } from '../files/config.js';
 import type { ModelRow } from '../model-row.js';
-import { type Bend, Loudness, NormedConv, type NormedConvOptions, type Rims } from './normed-conv.js';
+import { Loudness, NormedConv, type NormedConvOptions, type Rims } from './normed-conv.js';
 import type { ModelSource } from '../files/source.js';
 import { rounded } from './picture-sizes.js';
-import { checkPixels, ignoreStages, pictureHead, VisionModel } from './vision-model.js';
-
-interface Stage {
-  forward(x: Tensor): Tensor;
-}
-/** Stages one after the other, the mean of all places, a product. */
-class ConvNet extends VisionModel {
-  readonly stages: readonly (Stage & Module)[];
-  readonly channels: number;
-  readonly classifier: Linear | undefined;
-  readonly labels: readonly string[];
-  readonly #pool: 'mean' | 'max';
-  constructor(
-    stages: readonly (Stage & Module)[],
-    channels: number,
-    head: ReturnType<typeof pictureHead>,
-    pool: 'mean' | 'max' = 'mean',
-  ) {
-    super();
-    this.stages = stages;
-    this.channels = channels;
-    this.classifier = head.classifier;
-    this.labels = head.labels;
-    this.#pool = pool;
-  }
-  hidden(pixels: Tensor): Tensor {
-    checkPixels(pixels, this.channels);
-    return this.stages.reduce((x, stage) => stage.forward(x), pixels);
-  }
-  pooled(hidden: Tensor): Tensor {
-    return this.#pool === 'max' ? hidden.max([2, 3]) : hidden.mean([2, 3]);
-  }
-}
-/** What is made of x, added to x, or to what a shortcut makes of it; then an activation. */
-class Branch extends Module {
-  readonly stages: readonly (Stage & Module)[];
-  readonly shortcut: NormedConv | undefined;
-  readonly #adds: boolean;
-  readonly #bend: Bend | undefined;
-  constructor(
-    stages: readonly (Stage & Module)[],
-    o: { readonly adds: boolean; readonly shortcut?: NormedConv | undefined; readonly bend?: Bend },
-  ) {
-    super();
-    this.stages = stages;
-    this.shortcut = o.shortcut;
-    this.#adds = o.adds;
-    this.#bend = o.bend;
-  }
-  forward(x: Tensor): Tensor {
-    const y = this.stages.reduce((h, stage) => stage.forward(h), x);
-    if (!this.#adds) return y;
-    const sum = y.add(this.shortcut ? this.shortcut.forward(x) : x);
-    return this.#bend ? this.#bend(sum) : sum;
-  }
-}
-/** The network inside a classifier. */
-function within(source: ModelSource, prefix: string): VarBuilder {
-  source.ignore(/\.num_batches_tracked$/);
-  return source.names.some((n) => n.startsWith(`${prefix}.`)) ? source.builder.pp(prefix) : source.builder;
-}
+import { Branch, ConvNet, divisible, type Stage, within } from './staged-net.js';
+import { ignoreStages, pictureHead } from './vision-model.js';
 
 // ---- MobileNet ----
 
@@ -104,11 +45,6 @@ function mobileNet1(c: Config, source: ModelSource): ConvNet {
   return new ConvNet(stages, channels, pictureHead(c, source, widthOf(depth)));
 }
 
-/** To the nearest multiple, but never more than a tenth less. */
-function divisible(n: number, by: number, least = by): number {
-  const near = Math.max(least, Math.floor(Math.trunc(n + by / 2) / by) * by);
-  return near < 0.9 * n ? near + by : near;
-}
 const MOBILE2_WIDTHS = [16, 24, 24, 32, 32, 32, 64, 64, 64, 64, 96, 96, 96, 160, 160, 160, 320];
 const MOBILE2_STRIDES = [2, 1, 2, 1, 1, 2, 1, 1, 1, 1, 1, 1, 2, 1, 1, 1];
 function mobileNet2(c: Config, source: ModelSource): ConvNet {

@@ -62,19 +62,19 @@ export class Colours {
   readonly #again: readonly number[] | undefined;
   /**
    * `unsaid` holds where files do not say. Of `how`, `centred` reads EfficientNet's fields, and `single` takes the
-   * factor as a float32.
+   * factor as a float32; `raw` takes no mean away, whatever files say.
    */
   constructor(
     c: Config,
     unsaid: ColourScale,
-    how: { readonly centred?: boolean; readonly single?: boolean; readonly unnormed?: boolean } = {},
+    how: Readonly<Partial<Record<'centred' | 'single' | 'unnormed' | 'raw', boolean>>> = {},
   ) {
     const rescaled = c.flag('do_rescale', true);
     const said = c.number('rescale_factor', 1 / 255);
     const factor = rescaled ? (how.single ? fround(said) : said) : 1;
     const offset = how.centred && c.flag('rescale_offset', false) && rescaled ? 1 : 0;
     this.#scaled = Float32Array.from({ length: 768 }, (_, v) => fround((v % 256) * factor) - offset);
-    const normalized = c.flag('do_normalize', !how.unnormed);
+    const normalized = !how.raw && c.flag('do_normalize', !how.unnormed);
     const list = (name: string, fallback: readonly number[]): readonly number[] =>
       c.has(name) ? c.numbers(name, 3) : fallback;
     const [mean, std] = [list('image_mean', unsaid.mean), list('image_std', unsaid.std)];
@@ -128,6 +128,8 @@ interface Processor {
   readonly unnormed?: true;
   /** Pictures of one batch become as large as the largest, which says nothing of one. */
   readonly pads?: true;
+  /** The mean is never taken away, whatever files say; blue comes first unless files say otherwise. */
+  readonly flips?: true;
   /** It has no crop, whatever files say. */
   readonly whole?: true;
   /** Types of models whose files need not name it. */
@@ -157,6 +159,7 @@ export const PROCESSORS: Readonly<Record<string, Processor>> = {
   MobileNetV1: { ...MOBILE, models: ['mobilenet_v1'] },
   MobileNetV2: { ...MOBILE, models: ['mobilenet_v2'] },
   EfficientNet: { ...PLAIN, size: square(346), resample: 3, crop: 289, centred: true, models: ['efficientnet'] },
+  MobileViT: { ...CLIP, flips: true, crop: 256, models: ['mobilevit', 'mobilevitv2'] },
   PoolFormer: { ...CLIP, colours: IMAGENET, share: 0.9, shareOf: 'edges', models: ['poolformer'] },
   Segformer: { ...PLAIN, size: square(512), colours: IMAGENET, whole: true, models: ['segformer'] },
   DINOv3ViT: { ...PLAIN, colours: IMAGENET, numbers: true, models: ['dinov3_vit'] },
@@ -210,6 +213,7 @@ export class PictureProcessor {
   readonly #resample: number;
   readonly #crop: Required<Pick<Size, 'height' | 'width'>> | undefined;
   readonly #colours: Colours;
+  readonly #flips: boolean;
 
   /** `modelType` tells the processor where the files do not. */
   constructor(c: Config, modelType?: unknown) {
@@ -225,7 +229,9 @@ export class PictureProcessor {
     if (kind.pads) c.ignore('do_pad', 'pad_and_return_pixel_mask', 'format', 'do_convert_annotations');
     else if (!kind.fitting) c.only('do_pad', false);
     if (kind.sizing === multipleSizing) c.ignore('size_divisor');
-    c.only('do_flip_channel_order', false);
+    if (kind.flips) c.ignore('do_normalize', 'image_mean', 'image_std');
+    else c.only('do_flip_channel_order', false);
+    this.#flips = kind.flips === true && c.flag('do_flip_channel_order', true);
     // About maps of labels, which stand beside pictures in training.
     c.ignore('do_reduce_labels', 'reduce_labels');
     // PoolFormer's older files say in one word what it does anyway.
@@ -247,6 +253,7 @@ export class PictureProcessor {
     this.#crop = this.#cropSaid(c);
     this.#colours = new Colours(c, kind.colours, {
       ...{ centred: kind.centred ?? false, single: kind.numbers ?? false, unnormed: kind.unnormed ?? false },
+      raw: kind.flips ?? false,
     });
   }
   /** What PyTorch does to bytes, or in another way than Pillow, is not served where numbers are resized. */
@@ -331,6 +338,13 @@ export class PictureProcessor {
     }
     const resized = this.#resized(picture);
     const sized = this.#crop ? centerCrop(resized, this.#crop.width, this.#crop.height) : resized;
-    return { data: this.#colours.of(sized), width: sized.width, height: sized.height };
+    const data = this.#colours.of(sized);
+    if (this.#flips) {
+      const plane = data.length / 3;
+      const [first, last] = [data.slice(0, plane), data.slice(2 * plane)];
+      data.set(last, 0);
+      data.set(first, 2 * plane);
+    }
+    return { data, width: sized.width, height: sized.height };
   }
 }
