@@ -18,7 +18,7 @@ const EDGE = 8;
 
 /** Rows of length 1; zeros stay zeros. */
 function unit(x: Tensor): Tensor {
-  const wide = x.cast('f32');
+  const wide = x.dtype === 'f64' ? x : x.cast('f32');
   return wide.div(wide.sqr().sum([-1], true).clamp(1e-24, Infinity).sqrt()).cast(x.dtype);
 }
 
