@@ -28,6 +28,11 @@ RESNET = dict(model_type='resnet', hidden_sizes=[8, 12, 16], depths=[1, 2, 1], e
 DETR = dict(use_timm_backbone=False, backbone=None, use_pretrained_backbone=False, backbone_config=RESNET, d_model=32,
             encoder_layers=2, decoder_layers=2, encoder_ffn_dim=40, decoder_ffn_dim=36, encoder_attention_heads=4,
             decoder_attention_heads=2, num_queries=5, num_labels=3)
+CONDITIONAL = dict(backbone_config=RESNET, d_model=32, encoder_layers=1, decoder_layers=3, encoder_ffn_dim=40,
+                   decoder_ffn_dim=36, encoder_attention_heads=4, decoder_attention_heads=2, num_queries=5, num_labels=3)
+DEFORMABLE = dict({k: v for k, v in CONDITIONAL.items() if k != 'decoder_layers'}, decoder_layers=2,
+                  backbone_config=dict(RESNET, out_features=['stage2', 'stage3']), num_feature_levels=4, encoder_n_points=3,
+                  decoder_n_points=2)
 YOLOS = dict(hidden_size=32, num_hidden_layers=3, num_attention_heads=4, intermediate_size=40, image_size=[20, 30],
              patch_size=5, num_detection_tokens=4, num_labels=3)
 DINO = dict(model_type='dinov2', hidden_size=32, num_hidden_layers=4, num_attention_heads=4, image_size=20,
@@ -62,6 +67,16 @@ SCENES = {
         'detr-b': ('detr', dict(DETR, position_embedding_type='learned', activation_function='gelu', decoder_layers=1,
                                 backbone_config=dict(RESNET, layer_type='basic', hidden_act='silu'))),
         'table-transformer': ('table-transformer', DETR),
+        'conditional_detr': ('conditional_detr', CONDITIONAL),
+        'conditional_detr-b': ('conditional_detr', dict(CONDITIONAL, position_embedding_type='learned', decoder_layers=1,
+                                                        activation_function='gelu', encoder_layers=2)),
+        'deformable_detr': ('deformable_detr', DEFORMABLE),
+        'deformable_detr-b': ('deformable_detr', dict(DEFORMABLE, with_box_refine=True, num_queries=7,
+                                                      position_embedding_type='learned', activation_function='gelu')),
+        'deformable_detr-c': ('deformable_detr', dict(DEFORMABLE, with_box_refine=True, two_stage=True, encoder_layers=2,
+                                                      two_stage_num_proposals=6, num_feature_levels=3)),
+        'deformable_detr-d': ('deformable_detr', dict(DEFORMABLE, num_feature_levels=1, decoder_layers=3,
+                                                      backbone_config=RESNET)),
     },
     AutoModelForSemanticSegmentation: {
         'segformer-s': ('segformer', dict(SEGMENTED, num_labels=4)),
@@ -107,6 +122,8 @@ PROCESSORS = {
     'detr': ('DetrImageProcessor', dict(size=dict(shortest_edge=40, longest_edge=50))),
     'detr-b': ('DetrImageProcessor', dict(size=40, max_size=90, do_pad=True, image_mean=[0.4, 0.5, 0.6])),
     'table-transformer': ('DetrImageProcessor', dict(size=dict(height=33, width=47), do_normalize=False)),
+    'conditional_detr': ('ConditionalDetrImageProcessor', dict(size=dict(shortest_edge=40, longest_edge=60))),
+    'deformable_detr-c': ('DeformableDetrImageProcessor', dict(size=dict(shortest_edge=40, longest_edge=60))),
     'rt_detr': ('RTDetrImageProcessor', dict(size=dict(height=64, width=96))),
     'segformer-s': ('SegformerImageProcessor', dict(size=dict(height=32, width=48), do_reduce_labels=True)),
     'mobilevit-s': ('MobileViTImageProcessor', dict(size=dict(shortest_edge=36), crop_size=dict(height=32, width=32))),
@@ -156,8 +173,11 @@ def main():
         names = [n for n in table if not sys.argv[1:] or n in sys.argv[1:]]
         if names:
             families.run('scenes', table, {}, names, make, answers)
-    text = json.dumps({n: seen(n) for n in PROCESSORS}, separators=(',', ':')).encode()
-    open(os.path.join(families.GOLDEN, 'scenes-seen.json.br'), 'wb').write(families.node('brotliCompressSync', text))
+    at = os.path.join(families.GOLDEN, 'scenes-seen.json.br')
+    known = json.loads(families.node('brotliDecompressSync', open(at, 'rb').read())) if sys.argv[1:] else {}
+    known |= {n: seen(n) for n in PROCESSORS if not sys.argv[1:] or n in sys.argv[1:]}
+    text = json.dumps(known, separators=(',', ':')).encode()
+    open(at, 'wb').write(families.node('brotliCompressSync', text))
 
 
 if __name__ == '__main__':

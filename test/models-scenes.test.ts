@@ -4,7 +4,7 @@ import assert from 'node:assert/strict';
 import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { test } from 'node:test';
-import { ArgumentError, UnsupportedError } from '../src/base/errors.js';
+import { ArgumentError, FormatError, UnsupportedError } from '../src/base/errors.js';
 import { readPicture } from '../src/media/pictures.js';
 import { Config } from '../src/models/files/config.js';
 import { DepthEstimator, ImageSegmenter, loadModel, ObjectDetector } from '../src/models/index.js';
@@ -41,6 +41,38 @@ for (const name of Object.keys(scenes))
         model.dispose();
       }),
     ));
+
+/**
+ * What no answer depends on while training: questions are zeros at first, a norm of one place evens all out, boxes go
+ * from layer to layer without a slope, and of heads the last one tells.
+ */
+const [ZEROS, ONE_PLACE] = [
+  /^decoder\.0\.own\.[qkv]\.weight$/,
+  'narrow\\.(2\\.conv\\.bias|3\\.(conv\\.|norm\\.weight))',
+];
+const UNMOVED: Readonly<Record<string, RegExp>> = {
+  conditional_detr: ZEROS,
+  'conditional_detr-b': new RegExp(`${ZEROS.source}|^scale\\.`),
+  deformable_detr: new RegExp(`^(classes\\.0|boxes\\.0|${ONE_PLACE})`),
+  'deformable_detr-b': new RegExp(`^(classes\\.0|boxes\\.0|${ONE_PLACE})`),
+  'deformable_detr-c': new RegExp(`^(classes\\.[02]|boxes\\.[02]|guesses\\.output|${ONE_PLACE})`),
+};
+for (const name of Object.keys(scenes).filter((n) => /^(conditional|deformable)/.test(n)))
+  test(`scenes ${name}: training has a gradient for every weight`, () =>
+    scope(() => {
+      const model = open(name).requireGrad();
+      const out = model.forward(answerOf(name, 'pixels', 'scenes'));
+      const sum = (y: Tensor): Tensor => {
+        const by = y.onesLike().flatten().cumsum(0).affine(0.7, 0).sin().reshape(y.shape);
+        return y.mul(by).sum();
+      };
+      const grads = ('boxes' in out ? sum(out.logits).add(sum(out.boxes)) : sum(out)).backward();
+      const none = [...model.namedParameters()]
+        .filter(([key, p]) => !((grads.get(p)?.abs().max().item() as number) > 0) && !UNMOVED[name]?.test(key))
+        .map(([key]) => key);
+      assert.equal(none.join(', '), '');
+      model.dispose();
+    }));
 
 test('heads of RT-DETR that are stored beside the model are the same', () =>
   scope(() =>
@@ -128,6 +160,9 @@ test('what models of scenes do not serve is refused by name', async () => {
     ['detr', { dilation: true }, /dilation is true/],
     ['detr', { backbone_config: { model_type: 'swin' } }, /backbone_config.model_type is swin/],
     ['detr', { backbone_config: null, backbone: 'resnet26' }, /backbone is "resnet26"; served are resnet18/],
+    ['conditional_detr', { auxiliary_loss: true }, /auxiliary_loss is true/],
+    ['deformable_detr', { position_embedding_type: 'rotary' }, /position_embedding_type is "rotary"/],
+    ['deformable_detr', { backbone_config: { model_type: 'swin' } }, /backbone_config.model_type is swin/],
     ['rt_detr', { backbone_config: { model_type: 'hgnet_v2' } }, /backbone_config.model_type is "hgnet_v2"/],
     ['rt_detr', { learn_initial_query: true }, /learn_initial_query is true/],
     ['rt_detr', { with_box_refine: false }, /with_box_refine is false/],
@@ -148,6 +183,20 @@ test('what models of scenes do not serve is refused by name', async () => {
       (e: Error) => e instanceof UnsupportedError && message.test(e.message),
       `${name} ${JSON.stringify(more)}`,
     );
+  const wrong: [string, object, RegExp][] = [
+    ['deformable_detr-c', { with_box_refine: false }, /two_stage is true and with_box_refine is not/],
+    ['deformable_detr', { num_feature_levels: 1 }, /num_feature_levels is 1, and the backbone lets out 2 maps/],
+    ['deformable_detr', { d_model: 40 }, /d_model is 40, which does not divide into the 32 groups/],
+  ];
+  for (const [name, more, message] of wrong)
+    assert.throws(
+      () => open(name, more),
+      (e: Error) => e instanceof FormatError && message.test(e.message),
+      `${name} ${JSON.stringify(more)}`,
+    );
+  const crowd = open('deformable_detr-c') as DetectionModel;
+  assert.throws(() => crowd.forward(zeros([1, 3, 8, 8], { device: 'cpu' })), /3 places are fewer than the 6 things/);
+  crowd.dispose();
   const detector = await ObjectDetector.load(folder('yolos'), { device: 'cpu' });
   await assert.rejects(detector.detect(bytesOf(seen.yolos), { threshold: 2 }), /threshold is 2/);
   await assert.rejects(detector.detect({ width: 2, height: 2, rgb: new Uint8Array(3) }), ArgumentError);

@@ -13,6 +13,8 @@ import { DEBERTA_FAMILIES } from './encoders/deberta.js';
 import { DECODER_FAMILIES } from './families/index.js';
 import { GGUF_ENCODERS } from './gguf/gguf-encoder.js';
 import { GGUF_T5 } from './gguf/gguf-t5.js';
+import { CONDITIONAL_DETR_FAMILIES } from './scenes/conditional-detr.js';
+import { DEFORMABLE_DETR_FAMILIES } from './scenes/deformable-detr.js';
 import { DEPTH_FAMILIES } from './scenes/depth.js';
 import { DPT_FAMILIES } from './scenes/dpt.js';
 import { DETR_FAMILIES } from './scenes/detr.js';
@@ -79,6 +81,8 @@ export const MODELS: readonly ModelRow[] = [
   ...PICTURE_WRITER_FAMILIES,
   ...YOLOS_FAMILIES,
   ...DETR_FAMILIES,
+  ...CONDITIONAL_DETR_FAMILIES,
+  ...DEFORMABLE_DETR_FAMILIES,
   ...RT_DETR_FAMILIES,
   ...DEPTH_FAMILIES,
   ...DPT_FAMILIES,

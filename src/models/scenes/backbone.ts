@@ -36,10 +36,15 @@ function timmConfig(c: Config, name: unknown, channels: number): Config {
   );
 }
 
-/** Whose last map is read. */
-export function backboneAt(c: Config, source: ModelSource, path: string): ResNet {
+/** A network, and which of its maps are read: 0 is what its stages begin with, 1 the first stage's. */
+export interface Backbone {
+  readonly body: ResNet;
+  readonly taken: readonly number[];
+}
+/** `unsaid`: the maps of a network that a config names without a word on them. */
+export function backboneMaps(c: Config, source: ModelSource, path: string, unsaid: readonly number[]): Backbone {
   c.only('dilation', false);
-  c.ignore('use_timm_backbone', 'backbone', 'backbone_kwargs');
+  c.ignore('use_timm_backbone', 'backbone', 'backbone_kwargs', 'use_pretrained_backbone');
   const inner = c.inner('backbone_config');
   const type = inner?.text('model_type');
   const channels = c.count('num_channels', 3, 1);
@@ -47,8 +52,7 @@ export function backboneAt(c: Config, source: ModelSource, path: string): ResNet
   if (inner && type === 'resnet') {
     inner.ignoreBooks();
     const stages = inner.numbers('hidden_sizes').length;
-    for (const name of ['out_features', 'out_indices']) requireLast(inner, name, stages);
-    return resnetAt(inner, source, vb);
+    return { body: resnetAt(inner, source, vb), taken: takenMaps(inner, stages, [stages]) };
   }
   if (inner && type !== 'timm_backbone')
     throw new UnsupportedError(
@@ -58,7 +62,6 @@ export function backboneAt(c: Config, source: ModelSource, path: string): ResNet
   inner?.ignore('features_only', 'freeze_batch_norm_2d', 'use_pretrained_backbone', 'out_features', 'stage_names');
   inner?.only('num_channels', channels);
   inner?.only('output_stride', null, 32);
-  inner?.only('out_indices', [4], [1, 2, 3, 4], [-1]);
   const name = inner ? inner.get('backbone') : c.get('backbone');
   // transformers wraps timm's network once more.
   const at = source.names.some((n) => n.startsWith(`${path}._backbone.`)) ? vb.pp('_backbone') : vb;
@@ -66,12 +69,31 @@ export function backboneAt(c: Config, source: ModelSource, path: string): ResNet
     const [before, after] = [n.slice(0, n.indexOf(path)), n.slice(n.indexOf(path))];
     return before + after.slice(0, path.length) + timmName(after.slice(path.length));
   });
-  return resnetAt(timmConfig(c, name, channels), source, own);
+  const taken = inner ? takenMaps(inner, 4, unsaid) : unsaid;
+  return { body: resnetAt(timmConfig(c, name, channels), source, own), taken };
 }
-/** The last stage is among those that are let out, by name or number. */
-function requireLast(c: Config, name: string, stages: number): void {
-  const list = c.get(name);
-  const last = name === 'out_features' ? `stage${stages}` : stages;
-  if (Array.isArray(list) && list.at(-1) !== last && list.at(-1) !== -1)
-    throw new UnsupportedError(`${c.where}: backbone_config.${name} ends with ${String(list.at(-1))}, not ${last}`);
+/** Maps that a config names by stage or by number, or counts from the end. */
+function takenMaps(c: Config, stages: number, unsaid: readonly number[]): readonly number[] {
+  const indices = c.has('out_indices') ? c.numbers('out_indices') : undefined;
+  const features = c.get('model_type') === 'resnet' && c.has('out_features') ? c.texts('out_features') : undefined;
+  const named = features?.map((n) => (n === 'stem' ? 0 : Number(/^stage(\d+)$/.exec(n)?.[1])));
+  const taken = named ?? indices?.map((i) => (i < 0 ? i + stages + 1 : i)) ?? unsaid;
+  const odd = taken.findIndex((i) => !(Number.isInteger(i) && i >= 0 && i <= stages));
+  if (odd >= 0 || taken.length === 0)
+    throw new UnsupportedError(
+      `${c.where}: backbone_config.${features ? 'out_features' : 'out_indices'} is ` +
+        `${JSON.stringify(features ?? indices)}; the network has ${stages} stages`,
+    );
+  return taken;
+}
+
+/** Whose last map is read. */
+export function backboneAt(c: Config, source: ModelSource, path: string): ResNet {
+  const { body, taken } = backboneMaps(c, source, path, [4]);
+  const last = body.channels.length - 1;
+  if (taken.at(-1) !== last)
+    throw new UnsupportedError(
+      `${c.where}: the maps that backbone_config lets out end with that of stage ${taken.at(-1)}, not ${last}`,
+    );
+  return body;
 }

@@ -3,6 +3,7 @@
 import { type Linear, linear } from '../../nn/layers.js';
 import { Module } from '../../nn/module.js';
 import type { VarBuilder } from '../../nn/var-builder.js';
+import { tensor } from '../../tensor/create.js';
 import type { Tensor } from '../../tensor/tensor.js';
 
 /** Maps (b, h * w, width), one behind the other, and their sizes. */
@@ -34,7 +35,18 @@ export class DeformableAttention extends Module {
     this.out = linear(c.width, c.width, vb.pp('output_proj'));
     this.#c = c;
   }
-  /** Of questions (b, q, width) about boxes (b, q, 4): middle and size, as shares of the picture. */
+  /** Width and height of the map that each look is at. */
+  #sidesOf(sizes: Maps['sizes'], like: Tensor): Tensor {
+    const { points } = this.#c;
+    const sides = sizes.flatMap(([h, w]) => Array.from({ length: points }, () => [w, h]).flat());
+    return tensor(Float32Array.from(sides), { shape: [1, 1, 1, sides.length / 2, 2], device: like.device }).cast(
+      like.dtype,
+    );
+  }
+  /**
+   * Of questions (b, q, width) about boxes (b, q, 4), middle and size, as shares of the picture; or about places
+   * (b or 1, q, 2), around which steps are those of each map.
+   */
   forward(x: Tensor, boxes: Tensor, { places, sizes }: Maps): Tensor {
     const { heads, levels, points, reach } = this.#c;
     const [b, q, width] = x.shape;
@@ -45,14 +57,13 @@ export class DeformableAttention extends Module {
       .softmax(-1)
       .transpose(1, 2)
       .reshape([b * heads, 1, q, levels * points]);
-    const around = boxes.reshape([b, q, 1, 1, 4]);
-    const [middle, sides] = [around.narrow(4, 0, 2), around.narrow(4, 2, 2)];
-    const at = this.offsets
-      .forward(x)
-      .reshape([b, q, heads, levels * points, 2])
-      .mul(sides)
-      .affine(reach / points, 0)
-      .add(middle)
+    const [rows, , numbers] = boxes.shape;
+    const around = boxes.reshape([rows, q, 1, 1, numbers]);
+    const steps = this.offsets.forward(x).reshape([b, q, heads, levels * points, 2]);
+    const far =
+      numbers === 4 ? steps.mul(around.narrow(4, 2, 2)).affine(reach / points, 0) : steps.div(this.#sidesOf(sizes, x));
+    const at = far
+      .add(around.narrow(4, 0, 2))
       .affine(2, -1)
       .transpose(1, 2)
       .reshape([b * heads, q, levels * points, 2]);

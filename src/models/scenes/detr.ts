@@ -21,9 +21,10 @@ import type { ResNet } from '../vision/resnet.js';
 import { labelsOf } from '../vision/vision-model.js';
 import { backboneAt } from './backbone.js';
 import { LayeredHead } from './layered-head.js';
+import { DETR_NAMES } from './map-mixer.js';
 import { DetectionModel, type Detections } from './scene-model.js';
 
-interface SideConfig {
+export interface SideConfig {
   readonly width: number;
   readonly layers: number;
   readonly heads: number;
@@ -32,10 +33,9 @@ interface SideConfig {
   /** Norms before attention and feed-forward. */
   readonly before: boolean;
 }
-const NAMES = { q: 'q_proj', k: 'k_proj', v: 'v_proj', out: 'out_proj' };
 
 /** Places look at each other; of a layer that asks, questions then look at places. */
-class DetrLayer extends Module {
+export class DetrLayer extends Module {
   readonly own: MultiHead;
   readonly ownNorm: LayerNorm;
   readonly asked: MultiHead | undefined;
@@ -46,7 +46,7 @@ class DetrLayer extends Module {
   constructor(vb: VarBuilder, c: SideConfig, asks: boolean) {
     super();
     this.#before = c.before;
-    const attention = (name: string): MultiHead => multiHead(vb.pp(name), NAMES, c.width, c.heads);
+    const attention = (name: string): MultiHead => multiHead(vb.pp(name), DETR_NAMES, c.width, c.heads);
     this.own = attention('self_attn');
     this.ownNorm = layerNorm(c.width, vb.pp('self_attn_layer_norm'));
     this.asked = asks ? attention('encoder_attn') : undefined;
@@ -65,12 +65,15 @@ class DetrLayer extends Module {
   }
 }
 
-/** Sines and cosines of places in a picture of h * w, (1, h * w, width): those down before those across. */
-function sinePlaces(h: number, w: number, width: number, like: Tensor): Tensor {
+/**
+ * Sines and cosines of places in a picture of h * w, (1, h * w, width): those down before those across. A place is its
+ * far edge, or so much before it.
+ */
+export function sinePlaces(h: number, w: number, width: number, like: Tensor, before = 0): Tensor {
   const half = width / 2;
   const data = new Float32Array(h * w * width);
   const turn = (at: number, of: number, i: number): number => {
-    const angle = ((at + 1) / (of + 1e-6)) * 2 * Math.PI;
+    const angle = ((at + 1 - before) / (of + 1e-6)) * 2 * Math.PI;
     const x = angle / 10000 ** ((2 * Math.floor(i / 2)) / half);
     return i % 2 === 0 ? Math.sin(x) : Math.cos(x);
   };
@@ -83,7 +86,7 @@ function sinePlaces(h: number, w: number, width: number, like: Tensor): Tensor {
   return tensor(data, { shape: [1, h * w, width], device: like.device }).cast(like.dtype);
 }
 /** Learnt rows and columns: those across before those down. */
-class LearntPlaces extends Module {
+export class LearntPlaces extends Module {
   readonly rows: Embedding;
   readonly columns: Embedding;
   constructor(vb: VarBuilder, width: number) {
@@ -165,11 +168,12 @@ class Detr extends DetectionModel {
 }
 
 /** Fields that mean something to losses while training. */
-const TRAINING = `auxiliary_loss bbox_cost bbox_loss_coefficient class_cost dice_loss_coefficient eos_coefficient
+export const DETR_TRAINING =
+  `auxiliary_loss bbox_cost bbox_loss_coefficient class_cost dice_loss_coefficient eos_coefficient
   giou_cost giou_loss_coefficient mask_loss_coefficient init_std init_xavier_std encoder_layerdrop decoder_layerdrop
   is_encoder_decoder use_pretrained_backbone scale_embedding classifier_dropout max_position_embeddings`.split(/\s+/);
 function detr(c: Config, source: ModelSource): Detr {
-  c.ignore(...TRAINING);
+  c.ignore(...DETR_TRAINING);
   if (source.names.some((n) => n.startsWith('mask_head.')))
     throw new UnsupportedError(`${c.where}: the files hold a head for the shapes of things, which is not served`);
   c.only('position_embedding_type', 'sine', 'learned');

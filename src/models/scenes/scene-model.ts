@@ -14,6 +14,8 @@ export abstract class DetectionModel extends Module {
   abstract readonly labels: readonly string[];
   /** Scores of a thing's classes sum to 1 with that of nothing, or each is one by itself. */
   abstract readonly scores: 'shares' | 'alone';
+  /** Of the things and their classes, no more than so many of the likeliest are found. */
+  readonly most?: number;
   abstract forward(pixels: Tensor): Detections;
 }
 /** A class for each place of a picture. */

@@ -94,7 +94,7 @@ function run<T>(model: Module, processor: PictureProcessor | undefined, input: I
 }
 const flat = (t: Tensor): number[] => t.cast('f32').reshape([-1]).toArray() as number[];
 
-/** Pictures to things with their boxes (DETR, RT-DETR, YOLOS, Table Transformer). */
+/** Pictures to things with their boxes (DETR and its kin, RT-DETR, YOLOS, Table Transformer). */
 export class ObjectDetector {
   /** The network itself. */
   readonly model: DetectionModel;
@@ -120,7 +120,7 @@ export class ObjectDetector {
     if (!(threshold >= 0 && threshold <= 1))
       throw new ArgumentError(`detect: threshold is ${threshold}, not a number from 0 to 1`);
     const { input, height, width } = seen(image);
-    const { labels, scores } = this.model;
+    const { labels, scores, most } = this.model;
     const { rows, boxes } = run(this.model, this.processor, input, (x) => {
       const { logits, boxes } = this.model.forward(x);
       const f32 = logits.cast('f32').squeeze(0);
@@ -133,7 +133,7 @@ export class ObjectDetector {
     return found
       .map(({ thing, id }) => ({ thing, id, score: rows[thing][id] }))
       .sort((a, b) => b.score - a.score)
-      .slice(0, rows.length)
+      .slice(0, most ?? rows.length)
       .filter(({ score }) => score > threshold)
       .map(({ thing, id, score }) => ({ label: labels[id], score, box: boxOf(boxes[thing], width, height) }));
   }

@@ -164,7 +164,7 @@ export const PROCESSORS: Readonly<Record<string, Processor>> = {
   Segformer: { ...PLAIN, size: square(512), colours: IMAGENET, whole: true, models: ['segformer'] },
   DINOv3ViT: { ...PLAIN, colours: IMAGENET, numbers: true, models: ['dinov3_vit'] },
   Gemma3: PLAIN,
-  Detr: { ...DETR, models: ['detr', 'table-transformer'] },
+  Detr: { ...DETR, models: ['detr', 'table-transformer', 'conditional_detr', 'deformable_detr'] },
   Yolos: { ...DETR, sizing: (c) => edgeSizing(c, 16), models: ['yolos'] },
   RTDetr: {
     ...{ ...DETR, unnormed: true, models: ['rt_detr', 'rt_detr_v2'] },
