@@ -72,6 +72,15 @@ for (const { name, device: found, missing } of testDevices('reference,cpu,sim:32
     },
   );
 
+  run('one step on its arguments turned around, twice or in part is not the op on all of them', (d) => {
+    const [x, y] = [1, 2].map((seed) => randn([40], { device: d, seed }));
+    for (const t of [x.sub(y), x.mul(y), x.cast('f16')]) t.dataSync();
+    const same = (got: Tensor, want: Tensor): void => assert.deepEqual([...got.dataSync()], [...want.dataSync()]);
+    same(fuse((a: Tensor, b: Tensor) => b.sub(a))(x, y), y.sub(x));
+    same(fuse((a: Tensor) => a.mul(a))(x), x.sqr());
+    same(fuse((a: Tensor, _: Tensor) => a.cast('f16'))(x, y), x.cast('f16'));
+    same(fuse((_: Tensor, b: Tensor) => b.cast('f16'))(x, y), y.cast('f16'));
+  });
   run('gradients flow as without fuse', (d) => {
     const f = (x: Tensor, y: Tensor): Tensor => x.mul(y).tanh();
     const [x, y] = [randn([5], { device: d, seed: 1, requiresGrad: true }), randn([5], { device: d, seed: 2 })];

@@ -65,12 +65,15 @@ export function chain(inputs: readonly DType[], steps: readonly Step[]): Chain {
         throw new ArgumentError(`fused elementwise chain: step ${i} takes value ${a}, which comes later or never`);
     }
   });
-  // Values from 10 on are told apart from two below it.
+  // A row or a cast of all inputs in their order goes by its name alone. Values from 10 on are told apart from two below
+  // it.
+  const inOrder =
+    steps.length === 1 && steps[0].args.length === inputs.length && steps[0].args.every((a, i) => a === i);
   const parts = steps.map(
-    (s) => partName(s) + (steps.length > 1 ? `_${s.args.join(s.args.some((a) => a > 9) ? '_' : '')}` : ''),
+    (s) => partName(s) + (inOrder ? '' : `_${s.args.join(s.args.some((a) => a > 9) ? '_' : '')}`),
   );
   const scalars = steps.flatMap(stepScalars);
-  const plain = steps.length === 1 && 'row' in steps[0];
+  const plain = inOrder && 'row' in steps[0];
   return {
     name: plain ? parts[0] : [inputs.join('_'), ...parts].join('_'),
     inputs,

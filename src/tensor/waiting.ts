@@ -74,9 +74,9 @@ class Step {
   run(out: View): void {
     const { backend } = this.device;
     const { operands, order } = this.needs();
-    const inputs = operands.map((t) => wideView(t, this.shape));
-    if (order.length === 1 && operands.length === this.sources.length)
-      return launch(backend, this.row, inputs, [out], this.params);
+    const wide = (tensors: readonly Source[]): View[] => tensors.map((t) => wideView(t as Tensor, this.shape));
+    // Alone: its sources are all memory, one and the same perhaps.
+    if (order.length === 1) return launch(backend, this.row, wide(this.sources), [out], this.params);
     const at = (s: Source): number =>
       s instanceof Tensor ? operands.findIndex((t) => sameView(t, s)) : operands.length + order.indexOf(s);
     const steps = order.map((s): ChainStep => {
@@ -84,7 +84,7 @@ class Step {
       if (s instanceof Tensor) throw new Error('a chain of steps holds memory');
       return { constant: s.number, dtype: s.dtype };
     });
-    launchChain(backend, steps, inputs, out);
+    launchChain(backend, steps, wide(operands), out);
   }
 }
 
