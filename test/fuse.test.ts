@@ -6,6 +6,7 @@ import { ArgumentError, UnsupportedError } from '../src/base/errors.js';
 import { type DType, fuse, noGrad, randn, scope, type Tensor } from '../src/index.js';
 import type { Device } from '../src/tensor/device.js';
 import { testDevices } from '../src/testing/devices.js';
+import { IdleGpu } from '../src/testing/idle-gpu.js';
 
 /** How often a kernel is launched by f. */
 function launches(device: Device, f: () => void): number | undefined {
@@ -81,6 +82,19 @@ for (const { name, device: found, missing } of testDevices('reference,cpu,sim:32
     same(fuse((a: Tensor, _: Tensor) => a.cast('f16'))(x, y), x.cast('f16'));
     same(fuse((_: Tensor, b: Tensor) => b.cast('f16'))(x, y), y.cast('f16'));
   });
+  run('without a compiler for kernels the function itself runs', (d) => {
+    const x = randn([40], { device: d, seed: 1 });
+    const f = (t: Tensor): Tensor => t.exp().add(t).sqr();
+    Object.defineProperty(d.backend, 'makesChains', { value: false, configurable: true });
+    try {
+      let got: Tensor | undefined;
+      const count = launches(d, () => (got = fuse(f)(x)));
+      assert.deepEqual(bits(got as Tensor), bits(f(x)));
+      if (count !== undefined) assert.equal(count, 3);
+    } finally {
+      Reflect.deleteProperty(d.backend, 'makesChains');
+    }
+  });
   run('gradients flow as without fuse', (d) => {
     const f = (x: Tensor, y: Tensor): Tensor => x.mul(y).tanh();
     const [x, y] = [randn([5], { device: d, seed: 1, requiresGrad: true }), randn([5], { device: d, seed: 2 })];
@@ -116,3 +130,15 @@ for (const { name, device: found, missing } of testDevices('reference,cpu,sim:32
     assert.equal(x.exp().sum().shape.length, 0);
   });
 }
+test('a GPU whose kernels all come from a release makes no chains', () => {
+  for (const [answer, makes] of [
+    [true, true],
+    ['there is no compiler', false],
+  ] as const) {
+    const backend = new GpuBackend('idle', new IdleGpu());
+    backend.context.functions.compiles = () => answer;
+    assert.equal(backend.makesChains, makes);
+    assert.equal(backend.worthChain(2 ** 20), makes);
+    assert.equal(backend.worthChain(2 ** 20 - 1), false);
+  }
+});

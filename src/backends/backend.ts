@@ -74,6 +74,8 @@ export interface Backend {
    * nothing is gained.
    */
   runChain?(steps: readonly ChainStep[], inputs: readonly View[], out: View): void;
+  /** Whether chains can be made: where a release brought all kernels and there is no compiler, they cannot. */
+  readonly makesChains?: boolean;
   /** Whether results of so many elements are worth a kernel of their own for the steps of one op. */
   worthChain?(elements: number): boolean;
   /** true, or the sentence that errors, skips and docs print. */

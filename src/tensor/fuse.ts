@@ -69,8 +69,8 @@ class Recorder implements Tracer {
 }
 
 /**
- * f as one kernel where the device has kernels to fuse (GPUs); elsewhere, and where gradients are recorded, f itself
- * runs. The results are the same bit for bit: every step is rounded to its dtype. f is made of elementwise ops and
+ * f as one kernel where the device has kernels to fuse (GPUs with a run-time compiler); elsewhere, and where gradients are
+ * recorded, f itself runs. The results are the same bit for bit: every step is rounded to its dtype. f is made of elementwise ops and
  * casts of up to four tensors, numbers not counted that ops take as parameters; it is called once per device and dtypes
  * to see what it does, so numbers it closes over stay what they were then.
  */
@@ -90,7 +90,13 @@ export function fuse<A extends readonly Tensor[]>(f: (...inputs: A) => Tensor): 
   return (...inputs: A): Tensor => {
     if (inputs.length === 0) throw new ArgumentError('fuse: the function was called without tensors');
     const { backend } = sameDevice('fuse', inputs);
-    if (!backend.runChain || innermost() || (gradEnabled() && inputs.some((t) => t.requiresGrad))) return f(...inputs);
+    if (
+      !backend.runChain ||
+      !backend.makesChains ||
+      innermost() ||
+      (gradEnabled() && inputs.some((t) => t.requiresGrad))
+    )
+      return f(...inputs);
     let plans = known.get(backend);
     if (!plans) known.set(backend, (plans = new Map()));
     const key = inputs.map((t) => t.dtype).join();

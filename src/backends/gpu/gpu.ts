@@ -185,10 +185,11 @@ export class GpuBackend implements Backend {
     this.context.touched?.note(inputs, [out]);
     launchChain(this.context, { ...tracedChain(steps, inputs), inputs, out });
   }
+  get makesChains(): boolean {
+    return (this.#compiles ??= this.context.functions.compiles() === true);
+  }
   worthChain(elements: number): boolean {
-    if (elements < this.chainsFrom) return false;
-    this.#compiles ??= this.context.functions.compiles() === true;
-    return this.#compiles;
+    return elements >= this.chainsFrom && this.makesChains;
   }
   supports(row: RunRow, dtype: DType): true | string {
     if (isFactored(row))
