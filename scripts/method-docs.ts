@@ -80,14 +80,14 @@ export function methodDoc(row: Row): string[] {
 const comment = (lines: readonly string[]): string =>
   ['  /**', ...lines.map((l) => (l ? `   * ${l}` : '   *')), '   */'].join('\n');
 const PLAIN = /(?:\/\*\*[^*]*\*\/\s*)?export type TableMethods = MethodsOf<typeof OPS>;/;
+/** What stands there once methods are documented: a build that finds the table unchanged does not write it anew. */
+const DOCUMENTED = /type Methods = MethodsOf<typeof OPS>;\n[^\n]*\nexport interface TableMethods \{[\s\S]*?\n\}/;
 /** The compiled declarations of the table with a documented interface in the place of the computed type. */
 export function withDocs(declarations: string): string {
-  if (!PLAIN.test(declarations)) {
-    if (declarations.includes('export interface TableMethods')) return declarations;
-    throw new Error('table.d.ts does not declare TableMethods as expected');
-  }
+  const place = [PLAIN, DOCUMENTED].find((p) => p.test(declarations));
+  if (!place) throw new Error('table.d.ts does not declare TableMethods as expected');
   const methods = opList.filter(isPublic).map((r) => `${comment(methodDoc(r))}\n  ${r.name}: Methods['${r.name}'];`);
-  return declarations.replace(PLAIN, () =>
+  return declarations.replace(place, () =>
     ['type Methods = MethodsOf<typeof OPS>;', '/** The methods that rows of the op table give Tensor. */']
       .concat('export interface TableMethods {', ...methods, '}')
       .join('\n'),

@@ -11,7 +11,7 @@ import { API, type Symbol, SymbolFlags } from 'typescript/unstable/sync';
 import { DECLARATIONS, isPublic, methodDoc, withDocs } from '../scripts/method-docs.js';
 import { packageRoot } from '../src/base/paths.js';
 import { DTypeError, tensor } from '../src/index.js';
-import { opList } from '../src/ops/table.js';
+import { OPS, opList } from '../src/ops/table.js';
 
 const dist = join(packageRoot, 'dist', 'src');
 const root = (path: string): string => join(packageRoot, path);
@@ -128,6 +128,9 @@ test('every public op has formula, dtypes, gradient and an example; parts of ops
     assert.doesNotMatch(doc, /undefined|\[object/, row.name);
   }
   assert.equal(withDocs(text), text, 'a second time changes nothing');
+  const older = text.replace(methodDoc(OPS.matmul)[0], 'an older sentence');
+  assert.notEqual(older, text);
+  assert.equal(withDocs(older), text, 'what a build left as it was gets what rows say now');
 });
 
 test('types: parts of ops are not offered, data(dtype) is typed, batches have the names of their samples', () => {
