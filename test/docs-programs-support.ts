@@ -5,7 +5,7 @@ import { type AddressInfo, createServer } from 'node:net';
 import { join } from 'node:path';
 import { packageRoot } from '../src/base/paths.js';
 import { findGolden } from '../src/parity/golden.js';
-import { captions, chatFolder, familyFolder, hearing, scenes } from './models-support.js';
+import { captions, chatFolder, familyFolder, hearing, prompted, scenes } from './models-support.js';
 import { WHISPER_SOUND, withTokenizer } from './small-models.js';
 
 /** Pages whose programs are one, from top to bottom. */
@@ -116,6 +116,12 @@ export async function standIns(folder: string): Promise<ReadonlyMap<string, stri
       familyFolder(name, (f) => f, scenes),
       { 'preprocessor_config.json': seen[name].file },
     );
+  const asked = golden('families/prompted-seen.json') as Record<string, { file: object }>;
+  const answers = (name: string): string =>
+    filled(
+      familyFolder(name, (f) => f, prompted),
+      { 'preprocessor_config.json': asked[name].file },
+    );
   /** What writes 96 words, of pictures of this size. */
   const writes = (name: string, image_processor_type: string, size: object): string =>
     filled(
@@ -146,6 +152,7 @@ export async function standIns(folder: string): Promise<ReadonlyMap<string, stri
     ['hustvl/yolos-tiny', sees('yolos')],
     ['nvidia/segformer-b0-finetuned-ade-512-512', sees('segformer-s')],
     ['Intel/dpt-large', sees('dpt')],
+    ['facebook/sam-vit-base', answers('sam')],
     ['microsoft/trocr-base-handwritten', writes('trocr', 'ViTImageProcessor', { height: 20, width: 20 })],
     ['naver-clova-ix/donut-base-finetuned-cord-v2', writes('donut', 'DonutImageProcessor', { height: 32, width: 24 })],
     ['facebook/wav2vec2-base-960h', hears('wav2vec2')],

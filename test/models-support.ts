@@ -26,7 +26,8 @@ type Stem =
   | 'pictures'
   | 'speech'
   | 'scenes'
-  | 'captions';
+  | 'captions'
+  | 'prompted';
 const file = (name: string): string => findGolden('families', name) as string;
 const missing = (stem: Stem): string | false => missingGolden(`families/${stem}.json`, `families/${stem}.safetensors`);
 const models = (stem: Stem): Readonly<Record<string, Family>> =>
@@ -49,6 +50,9 @@ export const seeing = models('vision');
 
 /** Models of whole scenes: things, segments, distances. */
 export const scenes = models('scenes');
+
+/** Models that are asked about pictures, by points or by words. */
+export const prompted = models('prompted');
 
 /** Models that write what pictures show. */
 export const captions = models('captions');

@@ -40,6 +40,7 @@ export {
   type Segment,
   type Segmented,
 } from './scenes/scene-models.js';
+export { type FoundMask, type MaskPrompt, PromptedSegmenter, SeenPicture } from './scenes/prompted-segmenter.js';
 export { LetterSpeech, SoundClassifier } from './sound/sound-models.js';
 export { SpeechModel, type TranscribeOptions } from './sound/speech-model.js';
 export { TextClassifier, type TextOrPair } from './encoders/text-classifier.js';

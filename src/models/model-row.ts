@@ -22,6 +22,7 @@ export const KINDS = [
   'image-to-text',
   'object-detection',
   'segmentation',
+  'mask-generation',
   'depth',
 ] as const;
 /** What a model is for: text generation, embeddings, pictures, speech and others. */

@@ -19,6 +19,7 @@ import { DEPTH_FAMILIES } from './scenes/depth.js';
 import { DPT_FAMILIES } from './scenes/dpt.js';
 import { DETR_FAMILIES } from './scenes/detr.js';
 import { RT_DETR_FAMILIES } from './scenes/rt-detr.js';
+import { SAM_FAMILIES } from './scenes/sam.js';
 import { YOLOS_FAMILIES } from './scenes/yolos.js';
 import { MOBILE_BERT_FAMILIES } from './encoders/mobile-bert.js';
 import type { ModelKind, ModelRow } from './model-row.js';
@@ -86,6 +87,7 @@ export const MODELS: readonly ModelRow[] = [
   ...RT_DETR_FAMILIES,
   ...DEPTH_FAMILIES,
   ...DPT_FAMILIES,
+  ...SAM_FAMILIES,
 ];
 
 const namesOf = (row: ModelRow, format: ModelFormat): readonly string[] =>

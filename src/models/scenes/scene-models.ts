@@ -65,7 +65,7 @@ export interface Depths {
   readonly depth: Float32Array;
 }
 
-async function opened<M extends Module>(
+export async function opened<M extends Module>(
   name: string,
   kind: ModelKind,
   options: BuilderOptions & HubOptions,

@@ -196,7 +196,7 @@ const TOWER_DEFAULTS = {
 };
 
 /** Fields of the inner configs that mean nothing here. */
-function ignoreBookkeeping(c: Config): void {
+export function ignoreBookkeeping(c: Config): void {
   c.ignore('model_type', 'attention_dropout', 'dropout', 'initializer_factor', 'initializer_range', 'projection_dim');
   c.ignore(
     'bos_token_id',

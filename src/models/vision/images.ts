@@ -7,7 +7,7 @@ import { MOST_PIXELS, type Picture } from '../../media/pictures.js';
 import { centerCrop, resize, resizeNumbers, SMOOTH_FILTERS } from '../../media/resize.js';
 import { Config, isObject } from '../files/config.js';
 import { type Fitting, pageFitting } from './page-pictures.js';
-import { divisorSizing, edgeSizing, multipleSizing, type Sizing } from './picture-sizes.js';
+import { divisorSizing, edgeSizing, longestSizing, multipleSizing, type Sizing } from './picture-sizes.js';
 
 export interface Size {
   readonly height?: number;
@@ -130,12 +130,14 @@ interface Processor {
   readonly pads?: true;
   /** The mean is never taken away, whatever files say; blue comes first unless files say otherwise. */
   readonly flips?: true;
+  /** Zeros lie below and right of pictures, after all other steps, up to this size. */
+  readonly fills?: Required<Pick<Size, 'height' | 'width'>>;
   /** It has no crop, whatever files say. */
   readonly whole?: true;
   /** Types of models whose files need not name it. */
   readonly models?: readonly string[];
 }
-const square = (side: number): Size => ({ height: side, width: side });
+const square = (side: number): Required<Pick<Size, 'height' | 'width'>> => ({ height: side, width: side });
 const CLIP: Processor = {
   ...{ size: { shortest_edge: 224 }, square: false, resample: 3, colours: CLIP_COLOURS },
   ...{ crop: 224, crops: true },
@@ -172,6 +174,7 @@ export const PROCESSORS: Readonly<Record<string, Processor>> = {
   },
   DPT: { ...PLAIN, resample: 3, colours: HALVES, sizing: multipleSizing, models: ['dpt', 'depth_anything'] },
   Donut: { ...PLAIN, colours: HALVES, fitting: pageFitting, whole: true },
+  Sam: { ...PLAIN, colours: IMAGENET, sizing: longestSizing, fills: square(1024), models: ['sam'] },
   GLPN: { ...PLAIN, unnormed: true, sizing: divisorSizing, whole: true, models: ['glpn'] },
 };
 
@@ -202,6 +205,16 @@ export function processorConfig(dir: string): Config | undefined {
   return existsSync(own) ? new Config(readJsonFile(own), own) : undefined;
 }
 
+/** A picture as a model takes it. */
+export interface Pixels {
+  /** (3, height, width). */
+  readonly data: Float32Array;
+  readonly height: number;
+  readonly width: number;
+  /** What is not zeros around it. */
+  readonly shown: readonly [height: number, width: number];
+}
+
 /** By a folder's preprocessor_config.json. */
 export class PictureProcessor {
   readonly #kind: Processor;
@@ -214,6 +227,8 @@ export class PictureProcessor {
   readonly #crop: Required<Pick<Size, 'height' | 'width'>> | undefined;
   readonly #colours: Colours;
   readonly #flips: boolean;
+  /** Zeros lie around a picture up to this size. */
+  readonly #fill: Required<Pick<Size, 'height' | 'width'>> | undefined;
 
   /** `modelType` tells the processor where the files do not. */
   constructor(c: Config, modelType?: unknown) {
@@ -225,9 +240,10 @@ export class PictureProcessor {
     const kind = (this.#kind = PROCESSORS[name]);
     ignoreBookkeeping(c);
     // Where a picture is to be larger than it is, zeros would lie around it.
-    c.only('pad_size', null, false);
+    if (kind.fills) this.#fill = this.#fillSaid(c, kind.fills);
+    else c.only('pad_size', null, false);
     if (kind.pads) c.ignore('do_pad', 'pad_and_return_pixel_mask', 'format', 'do_convert_annotations');
-    else if (!kind.fitting) c.only('do_pad', false);
+    else if (!kind.fitting && !kind.fills) c.only('do_pad', false);
     if (kind.sizing === multipleSizing) c.ignore('size_divisor');
     if (kind.flips) c.ignore('do_normalize', 'image_mean', 'image_std');
     else c.only('do_flip_channel_order', false);
@@ -255,6 +271,32 @@ export class PictureProcessor {
       ...{ centred: kind.centred ?? false, single: kind.numbers ?? false, unnormed: kind.unnormed ?? false },
       raw: kind.flips ?? false,
     });
+  }
+  #fillSaid(c: Config, unsaid: Size): Required<Pick<Size, 'height' | 'width'>> | undefined {
+    // About maps of labels, which stand beside pictures in training.
+    c.ignore('mask_size', 'mask_pad_size');
+    c.only('do_center_crop', false);
+    const { height, width } = sizeOf(c, 'pad_size', unsaid);
+    if (!c.flag('do_pad', true)) return undefined;
+    if (height === undefined || width === undefined)
+      throw new UnsupportedError(
+        `${c.where}: pad_size is ${JSON.stringify(c.get('pad_size'))}; served are height and width`,
+      );
+    return { height, width };
+  }
+  /** Numbers (3, h, w) with zeros below and right of them. */
+  #filled(
+    data: Float32Array,
+    [h, w]: readonly [number, number],
+    { height, width }: Required<Pick<Size, 'height' | 'width'>>,
+  ): Float32Array {
+    if (h > height || w > width)
+      throw new ArgumentError(`image: ${w} x ${h} pixels do not fit into pad_size, ${width} x ${height}`);
+    const wide = new Float32Array(3 * height * width);
+    for (let c = 0; c < 3; c++)
+      for (let y = 0; y < h; y++)
+        wide.set(data.subarray((c * h + y) * w, (c * h + y + 1) * w), (c * height + y) * width);
+    return wide;
   }
   /** What PyTorch does to bytes, or in another way than Pillow, is not served where numbers are resized. */
   #requireNumbers(c: Config): void {
@@ -328,13 +370,13 @@ export class PictureProcessor {
     const edge = this.#size.shortest_edge;
     return this.#kind.shareOf === 'small' && edge !== undefined ? centerCrop(resized, edge, edge) : resized;
   }
-  /** Numbers (3, height, width) and their size. */
-  of(picture: Picture): { readonly data: Float32Array; readonly height: number; readonly width: number } {
+  /** Numbers (3, height, width), their size, and how much of that the picture takes up, down and across. */
+  of(picture: Picture): Pixels {
     if (this.#kind.numbers && this.#size) {
       const [height, width] = this.#target(picture);
       const scaled = this.#colours.scaled(picture);
       const sized = resizeNumbers(scaled, [picture.height, picture.width], [height, width], this.#resample);
-      return { data: this.#colours.normalized(sized), height, width };
+      return { data: this.#colours.normalized(sized), height, width, shown: [height, width] };
     }
     const resized = this.#resized(picture);
     const sized = this.#crop ? centerCrop(resized, this.#crop.width, this.#crop.height) : resized;
@@ -345,6 +387,8 @@ export class PictureProcessor {
       data.set(last, 0);
       data.set(first, 2 * plane);
     }
-    return { data, width: sized.width, height: sized.height };
+    const shown = [sized.height, sized.width] as const;
+    if (!this.#fill) return { data, width: sized.width, height: sized.height, shown };
+    return { data: this.#filled(data, shown, this.#fill), ...this.#fill, shown };
   }
 }

@@ -82,3 +82,14 @@ export function divisorSizing(c: Config): Sizing {
   const step = c.count('size_divisor', 32, 1);
   return (height, width) => [Math.floor(height / step) * step, Math.floor(width / step) * step];
 }
+/** SAM's: as long as one number says on the longer side. */
+export function longestSizing(c: Config): Sizing {
+  const size = typeof c.get('size') === 'number' || Array.isArray(c.get('size')) ? undefined : c.inner('size');
+  if (c.has('size') && !size?.has('longest_edge'))
+    throw new UnsupportedError(`${c.where}: size is ${JSON.stringify(c.get('size'))}; served is longest_edge`);
+  const edge = size?.count('longest_edge', undefined, 1) ?? 1024;
+  return (height, width) => {
+    const scale = edge / Math.max(height, width);
+    return [Math.trunc(height * scale + 0.5), Math.trunc(width * scale + 0.5)];
+  };
+}

@@ -54,7 +54,7 @@ class SegBlock extends Module {
   }
 }
 /** A norm of each place's channels. */
-class PlaceNorm extends Module {
+export class PlaceNorm extends Module {
   readonly norm: LayerNorm;
   constructor(norm: LayerNorm) {
     super();

@@ -13,8 +13,8 @@ import { type FeedForward, feedForward, type MultiHead, multiHead } from '../par
 import type { ModelSource } from '../files/source.js';
 import { checkPixels, ignoreStages, pictureHead, VisionModel } from './vision-model.js';
 import { sideLengths } from './vit.js';
+import { fromWindows, padded, type Size, windowsOf } from './windows.js';
 
-type Size = readonly [height: number, width: number];
 interface SwinConfig {
   /** The second version: cosines as scores, norms behind what is added, windows that do not depend on the picture. */
   readonly second: boolean;
@@ -35,23 +35,6 @@ function distances(window: number): Uint32Array {
     return down * (2 * window - 1) + across;
   });
 }
-/** A picture (b, h, w, c) as windows (b * windows, area, c). */
-function windowsOf(x: Tensor, side: number): Tensor {
-  const [b, h, w, c] = x.shape;
-  const cut = x.reshape([b, h / side, side, w / side, side, c]).permute([0, 1, 3, 2, 4, 5]);
-  return cut.reshape([(b * h * w) / (side * side), side * side, c]);
-}
-function fromWindows(x: Tensor, side: number, [h, w]: Size): Tensor {
-  const c = x.shape[2];
-  const cut = x.reshape([-1, h / side, w / side, side, side, c]).permute([0, 1, 3, 2, 4, 5]);
-  return cut.reshape([-1, h, w, c]);
-}
-/** Zeros below and right of (b, h, w, c), up to a size. */
-function padded(x: Tensor, [height, width]: Size): Tensor {
-  const [, h, w] = x.shape;
-  return h === height && w === width ? x : x.pad([0, 0, 0, width - w, 0, height - h]);
-}
-
 /** What the blocks of a stage have in common. */
 interface SwinWidth {
   readonly width: number;
