@@ -68,10 +68,13 @@ DSA = dict(**LATENT, v_head_dim=16, n_routed_experts=6, num_experts_per_tok=2, m
 LONGCAT = dict(num_layers=2, ffn_hidden_size=64, q_lora_rank=20, kv_lora_rank=16, qk_nope_head_dim=12, qk_rope_head_dim=8,
                head_dim=8, v_head_dim=16, moe_topk=3, n_routed_experts=4, zero_expert_num=2, expert_ffn_hidden_size=24,
                num_key_value_heads=4)
+XLSTM = dict(hidden_size=128, num_hidden_layers=2, num_heads=4, ffn_round_up_to_multiple_of=16)
+ZAYA = dict(head_dim=16, moe_intermediate_size=24, num_experts=4, router_hidden_size=20)
 # Types without attention, or with a list of layers instead of their number.
 UNASKED = {**{kind: ('num_attention_heads', 'num_key_value_heads', 'intermediate_size', 'max_position_embeddings')
               for kind in ('mamba', 'mamba2', 'falcon_mamba')}, 'nemotron_h': ('num_hidden_layers',),
-           'hrm_text': ('num_key_value_heads',), 'longcat_flash': ('num_hidden_layers', 'intermediate_size'),
+           'xlstm': ('num_attention_heads', 'num_key_value_heads', 'intermediate_size', 'max_position_embeddings'),
+           'zaya': ('intermediate_size',), 'hrm_text': ('num_key_value_heads',), 'longcat_flash': ('num_hidden_layers', 'intermediate_size'),
            'rwkv': ('num_attention_heads', 'num_key_value_heads', 'intermediate_size', 'max_position_embeddings'),
            'gpt_neo': ('num_key_value_heads',), 'gpt2': ('intermediate_size', 'num_key_value_heads'),
            **{kind: ('hidden_size', 'num_hidden_layers', 'num_attention_heads', 'intermediate_size')
@@ -95,6 +98,17 @@ UNASKED = {**{kind: ('num_attention_heads', 'num_key_value_heads', 'intermediate
            'xglm': ('hidden_size', 'num_hidden_layers', 'num_attention_heads', 'num_key_value_heads',
                     'intermediate_size')}
 MODELS = {
+    'zaya': ('zaya', ZAYA),
+    'zaya-b': ('zaya', {
+        **ZAYA, 'attention_bias': True, 'lm_head_bias': True, 'cca_time0': 3, 'cca_time1': 1, 'hidden_act': 'gelu',
+        'layer_types': ['hybrid_sliding', 'hybrid', 'hybrid_sliding'], 'sliding_window': 7, 'num_key_value_heads': 1,
+        'rms_norm_eps': 1e-2, 'tie_word_embeddings': False, 'rope_parameters': {
+            'hybrid': {'rope_type': 'linear', 'rope_theta': 500.0, 'factor': 2.0},
+            'hybrid_sliding': {'rope_type': 'default', 'rope_theta': 100.0, 'partial_rotary_factor': 0.25}}}),
+    'xlstm': ('xlstm', XLSTM),
+    'xlstm-b': ('xlstm', {**XLSTM, 'num_heads': 2, 'use_bias': True, 'qk_dim_factor': 1.0,
+                          'v_dim_factor': 1.5, 'chunk_size': 16, 'gate_soft_cap': 4.0, 'output_logit_soft_cap': 5.0,
+                          'norm_eps': 1e-2, 'eps': 1e-2, 'ffn_proj_factor': 1.3}),
     'hrm_text': ('hrm_text', {'num_hidden_layers': 2, 'head_dim': 12, 'L_cycles': 2}),
     'hrm_text-b': ('hrm_text', {'num_hidden_layers': 1, 'head_dim': 16, 'H_cycles': 3, 'L_cycles': 1, 'mlp_bias': True,
                                 'attention_bias': True, 'hidden_act': 'gelu', 'embedding_scale': 1.7,
@@ -1465,6 +1479,8 @@ def spec_of(name, t, seed):
     # Tables that the config alone makes.
     if name.endswith(('slope_rate', 'query_decay', 'key_decay', 'diagonal_decay', 'relative_position_index')):
         return None
+    if name.endswith('balancing_biases'):  # transformers makes the last of them -1, whatever is stored
+        return [list(t.shape), seed, 0.0, -1.0]
     if 'A_log' in name:
         return [list(t.shape), seed, 0.3, 0.4]
     if name.endswith('attention.self.logit_scale'):  # some beyond the largest that counts
@@ -1478,7 +1494,7 @@ def spec_of(name, t, seed):
 
 
 # Of these a batch is compared with its rows.
-ALONE = ('recurrent_gemma', 'rwkv')
+ALONE = ('recurrent_gemma', 'rwkv', 'xlstm')
 
 
 def alone(model, ids, mask, answer):
@@ -1487,7 +1503,7 @@ def alone(model, ids, mask, answer):
 
 
 def padded_greedy(model, ids, mask):
-    # RecurrentGemma's convolutions read padding, and RWKV has no mask.
+    # RecurrentGemma's convolutions read padding, and RWKV and xLSTM have no mask.
     if model.config.model_type in ALONE:
         made = alone(model, ids, mask, lambda row: model.generate(row, max_new_tokens=8, do_sample=False)[:, -8:])
         return torch.cat([ids, made], 1)

@@ -54,10 +54,24 @@ function feeds(m: Mlp): boolean {
       [m.gateFactor, m.outFactor, m.innerNorm, m.sparse, m.clamped].every((x) => x === undefined)
     );
   if (m.kind !== 'experts') return false;
-  const { groups, sparseMixer, clamped, onInput, shared, ungated, latent, routerNorm, scaled, summed, cap, idle } = m;
+  const {
+    groups,
+    sparseMixer,
+    clamped,
+    onInput,
+    shared,
+    ungated,
+    latent,
+    routerNorm,
+    scaled,
+    summed,
+    cap,
+    idle,
+    deepRouter,
+  } = m;
   if (groups && groups.count > 1) return false;
   const ofShared = [shared?.gated, shared?.factor];
-  const ofRouter = [routerNorm, scaled, cap, idle];
+  const ofRouter = [routerNorm, scaled, cap, idle, deepRouter];
   const extras = [sparseMixer, clamped, onInput, ungated, latent, ...ofShared, ...ofRouter, summed].every(
     (x) => x === undefined || x === false,
   );
@@ -70,9 +84,17 @@ function featuresFit(f: Features): boolean {
     !f.parallel &&
     !f.learntPositions &&
     !f.embedNorm &&
-    ![f.layerInputs, f.layerFactors, f.normedSums, f.finalNorm, f.embedWidth, f.streams, f.headLayer, f.cycles].some(
-      Boolean,
-    ) &&
+    ![
+      f.layerInputs,
+      f.layerFactors,
+      f.normedSums,
+      f.finalNorm,
+      f.embedWidth,
+      f.streams,
+      f.headLayer,
+      f.cycles,
+      f.shifted,
+    ].some(Boolean) &&
     f.branchFactor === undefined &&
     f.layers.every(({ mixer, mlp, ontoNormed, late }) => !ontoNormed && !late && mixes(mixer, first) && feeds(mlp))
   );

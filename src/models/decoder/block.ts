@@ -3,9 +3,11 @@ import { type Init, normal, ONE } from '../../nn/init.js';
 import { dropout } from '../../nn/layers.js';
 import { Module } from '../../nn/module.js';
 import type { Tensor } from '../../tensor/tensor.js';
+import { ConvolvedAttentionMixer } from './convolved-attention.js';
 import { DifferentialMixer } from './differential-attention.js';
 import { ExpertAttentionMixer } from './expert-attention.js';
 import type { Features, Layer, Mixer, Mlp } from './features.js';
+import { GatedMemoryMixer } from './gated-memory.js';
 import { LayerInput } from './layer-inputs.js';
 import { AttentionMixer, ConvMixer, LatentMixer, type MixerContext, type Norm, norm } from './mixers.js';
 import { Dense, dense, DenseWithExperts, Mixture } from './mlp.js';
@@ -22,6 +24,7 @@ import { FadingMeanMixer, FedBackMixer } from './rwkv.js';
 import { SharedMambaMixer } from './shared-branch.js';
 import { Laurel, StreamBlock } from './streams.js';
 import { WeighedKeysMixer } from './weighed-keys.js';
+import type { Role } from './roles.js';
 import type { Weights } from './weights.js';
 
 export type MixerModule =
@@ -37,9 +40,11 @@ export type MixerModule =
   | Mamba1Mixer
   | RecurrenceMixer
   | FadingMixer
+  | GatedMemoryMixer
   | FadingMeanMixer
   | FedBackMixer
   | BesideMixer
+  | ConvolvedAttentionMixer
   | SharedMambaMixer;
 export type MlpModule = Dense | Mixture | DenseWithExperts;
 
@@ -65,12 +70,16 @@ function mixer(w: Weights, f: Mixer, hidden: number, deep: Init): MixerModule | 
       return new RecurrenceMixer(w, f, hidden, deep);
     case 'fading':
       return new FadingMixer(w, f, hidden, deep);
+    case 'memory':
+      return new GatedMemoryMixer(w, f, hidden, deep);
     case 'fading mean':
       return new FadingMeanMixer(w, f, hidden, deep);
     case 'fed back':
       return new FedBackMixer(w, f, hidden, deep);
     case 'shared':
       return new SharedMambaMixer(w, f, hidden, deep);
+    case 'convolved':
+      return new ConvolvedAttentionMixer(w, f, hidden, deep);
     case 'beside':
       return new BesideMixer(w, f, hidden, deep);
     case 'none':
@@ -81,6 +90,20 @@ function mlp(w: Weights, f: Mlp, { hiddenSize: n, norm }: Features, deep: Init):
   if (f.kind === 'none') return undefined;
   if (f.kind === 'both') return new DenseWithExperts(w, f, n, norm, deep);
   return f.kind === 'dense' ? dense(w, f, n, deep) : new Mixture(w, f, n);
+}
+
+/** y with a vector added, times another. */
+export class Shift extends Module {
+  readonly shift: Tensor;
+  readonly scale: Tensor;
+  constructor(shift: Tensor, scale: Tensor) {
+    super();
+    this.shift = shift;
+    this.scale = scale;
+  }
+  forward(y: Tensor): Tensor {
+    return y.add(this.shift).mul(this.scale);
+  }
 }
 
 /** One layer of a decoder: a mixer over tokens (attention or another) and a feed-forward branch, with their norms. */
@@ -109,10 +132,14 @@ export class Block extends Module {
   readonly laurel: Laurel | undefined;
   /** What both branches are added to is multiplied by these, where a family has them. */
   readonly residuals: readonly [mixer: Tensor, mlp: Tensor] | undefined;
+  /** What is done to a branch's answer and to what it is added to, likewise. */
+  readonly shifts: readonly Shift[];
   readonly #parallel: Features['parallel'];
   readonly #normedSums: boolean;
   readonly #ontoNormed: Layer['ontoNormed'];
-  readonly #takesLate: boolean;
+  /** How many numbers a token brings along from the layer before. */
+  readonly #taken: number;
+  readonly #late: boolean;
   readonly #factor: number;
 
   constructor(w: Weights, layer: Layer, f: Features) {
@@ -139,23 +166,33 @@ export class Block extends Module {
       this.laurel = new Laurel(w, f.streams, f);
     }
     if (f.residualFactors) this.residuals = [w.tensor('mixerResidual', [n], ONE), w.tensor('mlpResidual', [n], ONE)];
+    const shift = (of: Role, scale: Role): Shift => new Shift(w.tensor(of, [n]), w.tensor(scale, [n], ONE));
+    this.shifts = f.shifted
+      ? [
+          ...[shift('mixerShift', 'mixerScale'), shift('mixerResidualShift', 'mixerResidual')],
+          ...[shift('mlpShift', 'mlpScale'), shift('mlpResidualShift', 'mlpResidual')],
+        ]
+      : [];
     if (f.layerFactors) this.factor = w.tensor('layerFactor', [1]);
     this.#parallel = f.parallel;
     this.#normedSums = f.normedSums ?? false;
     this.#ontoNormed = layer.ontoNormed;
-    this.#takesLate = layer.takesLate ?? false;
+    const deepRouter = layer.mlp.kind === 'experts' ? layer.mlp.deepRouter : undefined;
+    this.#late = layer.takesLate ?? false;
+    this.#taken = this.#late ? n : deepRouter?.takes ? deepRouter.width : 0;
     this.#factor = f.branchFactor ?? 1;
   }
   /**
    * x (batch, time, hidden) to the same shape; the context holds positions and caches, `drop` is the share dropped
-   * while training. What is left for the end of the next layer stands behind x, (batch, time, 2 hidden).
+   * while training. What a layer leaves for the next one stands behind x, (batch, time, hidden and more).
    */
   forward(x: Tensor, context: MixerContext, drop = 0): Tensor {
-    if (!this.#takesLate) return this.#forward(x, context, drop);
-    const hidden = x.shape[2] / 2;
-    return this.#forward(x.narrow(2, 0, hidden), context, drop).add(x.narrow(2, hidden, hidden));
+    if (this.#taken === 0) return this.#forward(x, context, drop);
+    const hidden = x.shape[2] - this.#taken;
+    const [own, more] = [x.narrow(2, 0, hidden), x.narrow(2, hidden, this.#taken)];
+    return this.#late ? this.#forward(own, context, drop).add(more) : this.#forward(own, context, drop, more);
   }
-  #forward(x: Tensor, context: MixerContext, drop: number): Tensor {
+  #forward(x: Tensor, context: MixerContext, drop: number, more?: Tensor): Tensor {
     if (this.streams) return this.#inStreams(this.streams, x, context);
     if (this.#normedSums) return this.#sums(x, context, drop);
     if (this.#ontoNormed) return this.#onto(this.#ontoNormed, x, context, drop);
@@ -168,18 +205,27 @@ export class Block extends Module {
       const h = this.mixer.forward(first, context, x);
       return this.mlp.forward(this.beforeMlp ? this.beforeMlp.forward(h) : h, h, context.step);
     }
-    const mixed = this.mixer && branch(this.mixer.forward(first, context), this.afterMixer);
-    const kept = (y: Tensor, i: 0 | 1): Tensor => (this.residuals ? y.mul(this.residuals[i]) : y);
+    const shifted = (y: Tensor, i: number): Tensor => (this.shifts.length > 0 ? this.shifts[i].forward(y) : y);
+    const mixed = this.mixer && shifted(branch(this.mixer.forward(first, context), this.afterMixer), 0);
+    const kept = (y: Tensor, i: 0 | 1): Tensor => (this.residuals ? y.mul(this.residuals[i]) : shifted(y, 2 * i + 1));
     const h = this.#parallel || !mixed ? x : kept(x, 0).add(mixed);
     if (!this.mlp) return h;
     const second = this.#parallel === 'shared' ? first : this.beforeMlp ? this.beforeMlp.forward(h) : h;
     const { mlp } = this;
-    const made = mlp instanceof DenseWithExperts ? mlp.forward(second, h) : mlp.forward(second);
-    const fed = branch(made, this.afterMlp);
+    const deep = mlp instanceof Mixture ? mlp.deep : undefined;
+    const asked = deep?.read(second, more);
+    const made =
+      mlp instanceof DenseWithExperts
+        ? mlp.forward(second, h)
+        : mlp instanceof Mixture
+          ? mlp.forward(second, asked)
+          : mlp.forward(second);
+    const fed = shifted(branch(made, this.afterMlp), 2);
     const y = this.#parallel && mixed ? x.add(mixed).add(fed) : kept(h, 1).add(fed);
     const joined = this.input ? this.input.forward(y, context) : y;
     const whole = this.factor ? joined.mul(this.factor) : joined;
-    return this.late ? whole.cat([this.late.forward(second)], 2) : whole;
+    const left = this.late ? this.late.forward(second) : deep?.leaves ? asked : undefined;
+    return left ? whole.cat([left], 2) : whole;
   }
   /** Whether both branches are added as they are. */
   #adds(drop: number): this is { readonly mixer: AttentionMixer; readonly mlp: Dense } {
@@ -188,7 +234,7 @@ export class Block extends Module {
       drop === 0 &&
       this.#factor === 1 &&
       !this.#parallel &&
-      ![afterMixer, afterMlp, input, factor, residuals, late].some(Boolean);
+      ![afterMixer, afterMlp, input, factor, residuals, late, this.shifts.length].some(Boolean);
     return plain && mixer instanceof AttentionMixer && mlp instanceof Dense;
   }
   /** With norms of the sums. */

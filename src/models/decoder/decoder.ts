@@ -3,7 +3,7 @@
 import type { DType } from '../../base/dtype.js';
 import { ArgumentError, ShapeError, UnsupportedError } from '../../base/errors.js';
 import { activation } from '../../nn/activation.js';
-import { normal } from '../../nn/init.js';
+import { normal, ONE } from '../../nn/init.js';
 import { CACHE_TYPES, type CacheType } from '../../nn/kv-cache.js';
 import { type AnyLinear, dropout, Embedding, Linear } from '../../nn/layers.js';
 import { linearCrossEntropy, type LinearCrossEntropyOptions } from '../../nn/linear-cross-entropy.js';
@@ -14,7 +14,7 @@ import type { Device } from '../../tensor/device.js';
 import { keep, scope } from '../../tensor/scope.js';
 import { QTensor, type Weight } from '../../tensor/qtensor.js';
 import type { Tensor } from '../../tensor/tensor.js';
-import { Block } from './block.js';
+import { Block, Shift } from './block.js';
 import { Cycles } from './cycles.js';
 import { type Features, keyed } from './features.js';
 import { LayerInputs } from './layer-inputs.js';
@@ -68,6 +68,8 @@ export class CausalLM extends Module {
   readonly positions: Tensor | undefined;
   /** A norm on the embedding, where the family has one. */
   readonly embedNorm: Norm | undefined;
+  /** What is done to the embedding, where a family has it. */
+  readonly embedShift: Shift | undefined;
   /** From the embedding's width to that of the layers, where they differ. */
   readonly embedIn: AnyLinear | undefined;
   /** From the layers' width back to the head's. */
@@ -125,6 +127,8 @@ export class CausalLM extends Module {
       this.embedIn = w.linear([{ role: 'embedIn', outputs: hiddenSize }], width);
       this.embedOut = w.linear([{ role: 'embedOut', outputs: width }], hiddenSize);
     }
+    if (features.shifted)
+      this.embedShift = new Shift(w.tensor('embedShift', [hiddenSize]), w.tensor('embedScale', [hiddenSize], ONE));
     if (features.streams) this.streams = new Streams(w, features.streams, hiddenSize);
     if (features.cycles) this.cycles = new Cycles(w, features.cycles, features);
     if (learnt) {
@@ -274,6 +278,7 @@ export class CausalLM extends Module {
     if (join) x = join(x);
     if (this.positions) x = x.add(step.rows(this.positions));
     if (this.embedNorm) x = this.embedNorm.forward(x);
+    if (this.embedShift) x = this.embedShift.forward(x);
     x = dropout(x, drop);
     const tables = (r: RopeFeature): RopeTable => this.tables(r, step.length);
     const column = (key: object, at: (p: number) => number): Tensor => this.#tables.column(key, at, step.slots);

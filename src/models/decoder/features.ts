@@ -206,6 +206,24 @@ export interface FadingAttention {
   readonly activation: string;
 }
 
+/**
+ * A matrix by head and a sum of keys, both of which gates fade and open exponentially: what a query finds in the matrix
+ * is divided by what it finds in the sum (xLSTM). A norm by head and a gate follow.
+ */
+export interface GatedMemory {
+  readonly kind: 'memory';
+  readonly heads: number;
+  readonly keyDim: number;
+  readonly valueDim: number;
+  /** Gates become cap * tanh(gate / cap). */
+  readonly cap: number;
+  /** Added to what is divided by. */
+  readonly guard: number;
+  /** Of the norm by head, which adds a bias or not. */
+  readonly eps: number;
+  readonly bias: boolean;
+}
+
 /** The mean of all values so far, weighed by keys and fading by channel (RWKV). */
 export interface FadingMean {
   readonly kind: 'fading mean';
@@ -226,6 +244,19 @@ export interface Beside {
   /** What attention's input and its answer are multiplied by. */
   readonly inFactor: number;
   readonly outFactor: number;
+}
+
+/**
+ * Attention whose queries and keys go through two short causal convolutions, by channel and by head, and half of whose
+ * values are the token before's; heads of queries and keys have one length, keys times a stored number (ZAYA).
+ */
+export interface ConvolvedAttention {
+  readonly kind: 'convolved';
+  readonly attention: Attention;
+  /** Of the convolution by channel and of that by head. */
+  readonly widths: readonly [byChannel: number, byHead: number];
+  /** What is read has biases, of which the values' belong to what is late, too. */
+  readonly biased: boolean;
 }
 
 /** A transformer block that several layers share, over a layer's input and the embedding side by side. */
@@ -265,9 +296,11 @@ export type Mixer =
   | Mamba1
   | GatedRecurrence
   | FadingAttention
+  | GatedMemory
   | FadingMean
   | FedBack
   | Beside
+  | ConvolvedAttention
   | SharedMamba
   | { readonly kind: 'none' };
 
@@ -277,7 +310,13 @@ export const WIDEST_HEAD = 256;
 export const keepsKeys = (m: Mixer): m is Attention | LatentAttention => m.kind === 'attention' || m.kind === 'latent';
 /** The part of a mixer that looks at keys by token. */
 export const keyed = (m: Mixer): Attention | LatentAttention | undefined =>
-  m.kind === 'beside' ? m.attention : m.kind === 'shared' ? m.block?.attention : keepsKeys(m) ? m : undefined;
+  m.kind === 'beside' || m.kind === 'convolved'
+    ? m.attention
+    : m.kind === 'shared'
+      ? m.block?.attention
+      : keepsKeys(m)
+        ? m
+        : undefined;
 /** The part of a mixer that keeps keys of its own. */
 export const keyKeeper = (m: Mixer): Attention | LatentAttention | undefined => {
   const found = keyed(m);
@@ -349,6 +388,16 @@ export interface Experts {
   };
   /** The router reads its input through a norm, whose stored weight is multiplied by `factor`. */
   readonly routerNorm?: { readonly eps: number; readonly factor: number };
+  /**
+   * The router is a net of three products behind a norm; it reads a narrow vector, to which that of the layer before is
+   * added (`takes`), and which may go along to the next layer (`leaves`).
+   */
+  readonly deepRouter?: {
+    readonly width: number;
+    readonly eps: number;
+    readonly takes: boolean;
+    readonly leaves: boolean;
+  };
   /** Chosen experts' weights are multiplied by a stored number of each. */
   readonly scaled?: boolean;
   /** A bias is added to what they answer together. */
@@ -468,6 +517,11 @@ export interface Features {
   };
   /** What branches are added to is multiplied by stored numbers, one for each of a vector's. */
   readonly residualFactors?: boolean;
+  /**
+   * A stored vector is added to what branches answer, to what they are added to and to the embedding, and another
+   * multiplies it.
+   */
+  readonly shifted?: boolean;
   /** What a layer answers is multiplied by a stored number. */
   readonly layerFactors?: boolean;
   /** What token vectors are multiplied by. */

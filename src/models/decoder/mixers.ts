@@ -37,13 +37,15 @@ export class Norm extends Layer {
     if (kind === 'none') return x;
     const wide = this.weight && this.weight.dtype !== x.dtype;
     const from = wide ? x.cast(this.weight?.dtype as 'f32') : x;
-    const own = this.weight && !wide ? trainedNorm(kind, x, this.weight, this.bias, eps) : undefined;
+    const plain = this.weight && !wide && (kind === 'layer' || !this.bias);
+    const own = plain ? trainedNorm(kind, x, this.weight as Tensor, this.bias, eps) : undefined;
     if (own) return own;
     const y =
       kind === 'layer'
         ? from.layerNorm(this.weight, wide ? this.bias?.cast('f32') : this.bias, { eps })
         : from.rmsNorm(this.weight, { eps });
-    return wide ? y.cast(x.dtype) : y;
+    const shifted = kind === 'rms' && this.bias ? y.add(wide ? this.bias.cast('f32') : this.bias) : y;
+    return wide ? shifted.cast(x.dtype) : shifted;
   }
 }
 export function norm(w: Weights, role: Role, f: NormFeature, size: number): Norm {

@@ -10,6 +10,7 @@ import { tensor } from '../../tensor/create.js';
 import { keep } from '../../tensor/scope.js';
 import type { Tensor } from '../../tensor/tensor.js';
 import { trainedSwiglu } from '../../tensor/training.js';
+import { DeepRouter } from './deep-router.js';
 import { amongHeld, expertProduct } from './experts.js';
 import type { ClampedGate, DenseAndExperts, DenseMlp, Experts, NormFeature } from './features.js';
 import { addedTo, type Norm, norm } from './mixers.js';
@@ -127,6 +128,8 @@ export interface Route {
 
 export class Mixture extends Layer {
   readonly feature: Experts;
+  /** What stands in front of the router's product, where it is a net. */
+  readonly deep: DeepRouter | undefined;
   /** Always f32: a rounding here would choose another expert. */
   readonly router: Linear;
   readonly routerNorm: Norm | undefined;
@@ -159,8 +162,11 @@ export class Mixture extends Layer {
       this.input = w.linear([{ role: 'expertsIn', outputs: width }], hidden);
       this.output = w.linear([{ role: 'expertsOut', outputs: hidden }], width);
     }
+    const { deepRouter } = f;
+    if (deepRouter) this.deep = new DeepRouter(w, deepRouter, hidden);
+    const read = deepRouter?.width ?? hidden;
     this.router = keepFloats(
-      new Linear(w.tensor('router', [all, hidden], undefined, 'weight', 'f32'), w.bias('router', [all], 'f32')),
+      new Linear(w.tensor('router', [all, read], undefined, 'weight', 'f32'), w.bias('router', [all], 'f32')),
       'experts are chosen in f32',
     );
     if (f.routerNorm) this.routerNorm = norm(w, 'routerNorm', { kind: 'rms', eps: f.routerNorm.eps }, hidden);
@@ -186,7 +192,8 @@ export class Mixture extends Layer {
     const f = this.feature;
     const { weight, bias } = this.router;
     // In f32 even where the whole module was cast to something smaller.
-    const read = this.routerNorm ? this.routerNorm.forward(x).affine(f.routerNorm?.factor ?? 1, 0) : x;
+    const plain = this.routerNorm ? this.routerNorm.forward(x).affine(f.routerNorm?.factor ?? 1, 0) : x;
+    const read = this.deep ? this.deep.forward(plain) : plain;
     const scored = read.cast('f32').matmul(weight.cast('f32').t());
     const whole = bias ? scored.add(bias.cast('f32')) : scored; // (tokens, experts)
     const logits =
@@ -222,7 +229,7 @@ export class Mixture extends Layer {
     const [b, t, hidden] = x.shape;
     const { chosen, held, idle, count, latent: width = hidden } = this.feature;
     const given = x.reshape([b * t, hidden]);
-    const route = this.route(asked === x ? given : asked.reshape([b * t, hidden]));
+    const route = this.route(asked === x ? given : asked.reshape([b * t, asked.shape[2]]));
     const { ids, weights } = idle ? working(route, count) : route;
     const rows = this.input ? this.input.forward(given) : given;
     const by = weights.unsqueeze(2).cast(x.dtype); // (tokens, chosen, 1)

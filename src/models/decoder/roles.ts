@@ -4,7 +4,7 @@
 export const MODEL_ROLES = [
   ...['embed', 'positions', 'embedNorm', 'layerEmbed', 'layerInputs', 'layerInputNorm'],
   ...['embedIn', 'embedOut', 'streamsIn', 'streamsOut', 'finalNorm', 'headLayer', 'headNorm', 'head'],
-  'fastBegin',
+  ...['fastBegin', 'embedShift', 'embedScale'],
 ] as const;
 /** Parts of a layer. */
 export const LAYER_ROLES = [
@@ -23,6 +23,8 @@ export const LAYER_ROLES = [
   ...['stateNorm', 'stateOut', 'stateSteps', 'stateStepNorm', 'stateKeyNorm', 'stateQueryNorm', 'stateParts'],
   ...['stateQuery', 'stateKey', 'stateValue', 'stateStepIn', 'stateGateIn'],
   ...['keyStep', 'keyRate', 'mixerResidual', 'mlpResidual'],
+  ...['mixerShift', 'mixerScale', 'mixerResidualShift', 'mlpShift', 'mlpScale', 'mlpResidualShift'],
+  ...['routerIn', 'routerFirst', 'routerSecond', 'routerCarry', 'lateValue', 'convByHead', 'keyScale'],
   ...['mixKey', 'mixValue', 'mixGate', 'mixUp', 'mixOpen'],
   ...['fadeRate', 'fadeQuery', 'fadeKey', 'fadePair'],
 ] as const;

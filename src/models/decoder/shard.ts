@@ -77,7 +77,16 @@ class SummedLinear extends Linear<Weight> {
 type State = DeltaNet | Mamba2 | Mamba1;
 
 /** Mixers whose parts read each other. */
-const UNDIVIDED = ['recurrence', 'fading', 'shared', 'channel delta', 'fading mean', 'fed back'] as const;
+const UNDIVIDED = [
+  'recurrence',
+  'fading',
+  'shared',
+  'channel delta',
+  'fading mean',
+  'fed back',
+  'memory',
+  'convolved',
+] as const;
 type Undivided = Extract<Mixer, { readonly kind: (typeof UNDIVIDED)[number] }>;
 const isUndivided = (m: Mixer): m is Undivided => (UNDIVIDED as readonly string[]).includes(m.kind);
 

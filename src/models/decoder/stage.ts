@@ -37,7 +37,9 @@ export class Stage {
       );
     const { layerInputs, layers, streams, cycles } = features;
     const lent = layers.some(({ mixer: m }) => m.kind === 'attention' && m.keysOf !== undefined);
-    const shares = layers.some(({ mixer: m, late }) => m.kind === 'shared' || late);
+    const shares = layers.some(
+      ({ mixer: m, mlp, late }) => m.kind === 'shared' || late || (mlp.kind === 'experts' && mlp.deepRouter?.takes),
+    );
     if (layerInputs || streams || cycles || lent || shares)
       throw new UnsupportedError(
         `${features.family}: its layers share ${lent ? 'keys' : 'what tokens bring along'}, which stages cannot`,

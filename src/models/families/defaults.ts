@@ -286,6 +286,10 @@ const TEXT = `
     v_head_dim=128 moe_topk=12 zero_expert_num=256 routed_scaling_factor=6.0 rope_theta=10000000
   hrm_text: head_dim=128 hidden_act=silu max_position_embeddings=2048 rms_norm_eps=1e-06 tie_word_embeddings=false
     attention_bias=false mlp_bias=false H_cycles=2 L_cycles=3
+  xlstm: use_bias=false tie_word_embeddings=false norm_eps=1e-06 eps=1e-06 qk_dim_factor=0.5 v_dim_factor=1.0
+    ffn_proj_factor=2.667 ffn_round_up_to_multiple_of=64 gate_soft_cap=15.0 output_logit_soft_cap=30.0 num_heads=8
+  zaya: hidden_act=silu max_position_embeddings=131072 rms_norm_eps=1e-05 tie_word_embeddings=true head_dim=128
+    num_key_value_heads=2 attention_bias=false lm_head_bias=false cca_time0=2 cca_time1=2 num_experts_per_tok=1
   mimo_v2_flash: head_dim=192 hidden_act=silu max_position_embeddings=131072 rms_norm_eps=1e-05
     tie_word_embeddings=false attention_bias=false routed_scaling_factor=1.0 v_head_dim=128 n_group=1 topk_group=1
     num_experts_per_tok=8 norm_topk_prob=true sliding_window=128 attention_value_scale=0.707 num_key_value_heads=4`;

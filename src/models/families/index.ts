@@ -17,7 +17,9 @@ import { PHI_FAMILIES } from './phi.js';
 import { QWEN_FAMILIES } from './qwen.js';
 import { RARE_FAMILIES } from './rare.js';
 import { READER_FAMILIES } from './readers.js';
+import { XLSTM_FAMILIES } from './xlstm.js';
 import { WINDOWED_MIXTURES } from './windowed-mixtures.js';
+import { ZAYA_FAMILIES } from './zaya.js';
 
 export const DECODER_FAMILIES = [
   ...LLAMA_FAMILIES,
@@ -38,5 +40,7 @@ export const DECODER_FAMILIES = [
   ...COMPASS_FAMILIES,
   ...LONGCAT_FAMILIES,
   ...HRM_FAMILIES,
+  ...ZAYA_FAMILIES,
+  ...XLSTM_FAMILIES,
   ...READER_FAMILIES,
 ];
