@@ -25,6 +25,7 @@ type Stem =
   | 'sound'
   | 'pictures'
   | 'speech'
+  | 'sound-text'
   | 'scenes'
   | 'captions'
   | 'prompted';
@@ -56,6 +57,9 @@ export const prompted = models('prompted');
 
 /** Models that write what pictures show. */
 export const captions = models('captions');
+
+/** Models of sounds beside texts. */
+export const listeners = models('sound-text');
 
 /** Models that hear. */
 export const hearing = models('sound');

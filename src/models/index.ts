@@ -42,6 +42,7 @@ export {
 } from './scenes/scene-models.js';
 export { type FoundMask, type MaskPrompt, PromptedSegmenter, SeenPicture } from './scenes/prompted-segmenter.js';
 export { LetterSpeech, SoundClassifier } from './sound/sound-models.js';
+export { SoundTextModel } from './sound/sound-text.js';
 export { SpeechModel, type TranscribeOptions } from './sound/speech-model.js';
 export { TextClassifier, type TextOrPair } from './encoders/text-classifier.js';
 export { TextToText } from './seq2seq/text-to-text.js';

@@ -18,6 +18,7 @@ export const KINDS = [
   'sound',
   'vision',
   'image-text',
+  'sound-text',
   'image-text-to-text',
   'image-to-text',
   'object-detection',

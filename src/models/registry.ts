@@ -39,6 +39,7 @@ import { POOLED_PICTURE_FAMILIES } from './vision/pooled-pictures.js';
 import { RESNET_FAMILIES } from './vision/resnet.js';
 import { SWIN_FAMILIES } from './vision/swin.js';
 import { VIT_FAMILIES } from './vision/vit.js';
+import { CLAP_FAMILIES } from './sound/clap.js';
 import { CONFORMER_FAMILIES } from './sound/conformer-encoder.js';
 import { SOUND_FAMILIES } from './sound/wav2vec2.js';
 import { PARAKEET_FAMILIES } from './sound/parakeet.js';
@@ -67,6 +68,7 @@ export const MODELS: readonly ModelRow[] = [
   ...SOUND_FAMILIES,
   ...CONFORMER_FAMILIES,
   ...PARAKEET_FAMILIES,
+  ...CLAP_FAMILIES,
   ...SPECTROGRAM_FAMILIES,
   ...VIT_FAMILIES,
   ...SWIN_FAMILIES,

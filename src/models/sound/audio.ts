@@ -22,20 +22,42 @@ export function samplesOf(sound: SoundInput, wanted: number): Float32Array {
   return samples;
 }
 
-const melOf = (hz: number): number => (hz >= 1000 ? 15 + Math.log(hz / 1000) * (27 / Math.log(6.4)) : (3 * hz) / 200);
-const hzOf = (mel: number): number =>
-  mel >= 15 ? 1000 * Math.exp((Math.log(6.4) / 27) * (mel - 15)) : (200 * mel) / 3;
-
-/** Triangles on Slaney's mel scale, each of the same area: (filters, bins). */
-export function melFilters(filters: number, bins: number, rate: number, highest: number): Float64Array[] {
-  const top = melOf(highest);
-  const edges = Array.from({ length: filters + 2 }, (_, i) => hzOf((top * i) / (filters + 1)));
+interface MelScale {
+  readonly of: (hz: number) => number;
+  readonly back: (mel: number) => number;
+  /** Triangles have the same area, not the same height. */
+  readonly even: boolean;
+}
+/** Slaney's scale is straight up to a thousand hertz; HTK's is bent everywhere. */
+export const MEL_SCALES: Readonly<Record<'slaney' | 'htk', MelScale>> = {
+  slaney: {
+    of: (hz) => (hz >= 1000 ? 15 + Math.log(hz / 1000) * (27 / Math.log(6.4)) : (3 * hz) / 200),
+    back: (mel) => (mel >= 15 ? 1000 * Math.exp((Math.log(6.4) / 27) * (mel - 15)) : (200 * mel) / 3),
+    even: true,
+  },
+  htk: {
+    of: (hz) => 2595 * Math.log10(1 + hz / 700),
+    back: (mel) => 700 * (10 ** (mel / 2595) - 1),
+    even: false,
+  },
+};
+/** Triangles on a mel scale: (filters, bins). */
+export function melFilters(
+  filters: number,
+  bins: number,
+  rate: number,
+  highest: number,
+  lowest = 0,
+  { of, back, even } = MEL_SCALES.slaney,
+): Float64Array[] {
+  const [low, top] = [of(lowest), of(highest)];
+  const edges = Array.from({ length: filters + 2 }, (_, i) => back(low + ((top - low) * i) / (filters + 1)));
   return Array.from({ length: filters }, (_, f) => {
-    const [low, middle, high] = edges.slice(f, f + 3);
+    const [left, middle, right] = edges.slice(f, f + 3);
     return Float64Array.from({ length: bins }, (_, k) => {
       const hz = (Math.floor(rate / 2) * k) / (bins - 1);
-      const height = Math.max(0, Math.min((hz - low) / (middle - low), (high - hz) / (high - middle)));
-      return (height * 2) / (high - low);
+      const height = Math.max(0, Math.min((hz - left) / (middle - left), (right - hz) / (right - middle)));
+      return even ? (height * 2) / (right - left) : height;
     });
   });
 }

@@ -15,7 +15,7 @@ import { checkPixels, ignoreStages, pictureHead, VisionModel } from './vision-mo
 import { sideLengths } from './vit.js';
 import { fromWindows, padded, type Size, windowsOf } from './windows.js';
 
-interface SwinConfig {
+export interface SwinConfig {
   /** The second version: cosines as scores, norms behind what is added, windows that do not depend on the picture. */
   readonly second: boolean;
   readonly window: number;
@@ -36,7 +36,7 @@ function distances(window: number): Uint32Array {
   });
 }
 /** What the blocks of a stage have in common. */
-interface SwinWidth {
+export interface SwinWidth {
   readonly width: number;
   readonly heads: number;
   readonly window: number;
@@ -126,7 +126,7 @@ class SwinBlock extends Module {
   }
 }
 
-class SwinStage extends Module {
+export class SwinStage extends Module {
   readonly blocks: SwinBlock[];
   /** Four places become one of twice their width. */
   readonly norm: LayerNorm | undefined;
@@ -158,6 +158,12 @@ class SwinStage extends Module {
       : this.merge.forward(this.norm.forward(joined));
     return { x: merged, size: half };
   }
+}
+
+/** A stage's blocks, of which every second one's windows have moved. */
+export function swinStage(vb: VarBuilder, c: SwinConfig, own: SwinWidth, depth: number, last: boolean): SwinStage {
+  const blocks = Array.from({ length: depth }, (_, k) => new SwinBlock(vb.pp('blocks', k), c, own, k % 2 === 1));
+  return new SwinStage(vb, blocks, own.width, { last, second: c.second });
 }
 
 type SwinParts = Pick<Swin, 'patches' | 'patchNorm' | 'positions' | 'stages' | 'norm' | 'width'>;
@@ -242,13 +248,11 @@ function readSwin(c: Config, source: ModelSource, own: VarBuilder, type: string)
     );
   const [image, patch] = [sideLengths(c, 'image_size'), sideLengths(c, 'patch_size')];
   const stages = depths.map((depth, i) => {
-    const [at, wide] = [vb.pp('encoder.layers', i), first * 2 ** i];
     const side = Math.min(...image.map((n, k) => Math.floor(Math.floor(n / patch[k]) / 2 ** i)));
     const window = second ? Math.min(config.window, side) : config.window;
     const shift = second && side <= window ? 0 : Math.floor(config.window / 2);
-    const own: SwinWidth = { width: wide, heads: heads[i], window, shift, trained: trained[i] };
-    const blocks = Array.from({ length: depth }, (_, k) => new SwinBlock(at.pp('blocks', k), config, own, k % 2 === 1));
-    return new SwinStage(at, blocks, wide, { last: i === depths.length - 1, second });
+    const own: SwinWidth = { width: first * 2 ** i, heads: heads[i], window, shift, trained: trained[i] };
+    return swinStage(vb.pp('encoder.layers', i), config, own, depth, i === depths.length - 1);
   });
   const e = vb.pp('embeddings');
   const places = Math.floor(image[0] / patch[0]) * Math.floor(image[1] / patch[1]);
