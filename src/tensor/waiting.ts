@@ -34,6 +34,20 @@ const sameView = (a: Tensor, b: Tensor): boolean =>
 /** What an operand is to a step: a number, a step that waits, or memory. */
 type Source = NonNullable<ReturnType<typeof constantIn>> | Step | Tensor;
 
+/** Operands and steps of a result, gathered one result at a time; a step is marked with the gathering that met it. */
+const operands: Tensor[] = [];
+const order: Source[] = [];
+let gathering = 0;
+function takeOperand(t: Tensor): void {
+  for (let i = 0; i < operands.length; i++) if (operands[i] === t || sameView(operands[i], t)) return;
+  operands.push(t);
+}
+function placeOf(s: Source): number {
+  if (s instanceof Step) return operands.length + s.place;
+  if (!(s instanceof Tensor)) return operands.length + order.indexOf(s);
+  return operands.findIndex((t) => t === s || sameView(t, s));
+}
+
 class Step {
   readonly row: RunRow;
   readonly params: Params;
@@ -41,15 +55,18 @@ class Step {
   readonly dtype: DType;
   readonly shape: Shape;
   readonly result: DType;
-  readonly sources: readonly Source[];
+  readonly sources: Source[];
   readonly device: Device;
+  /** Which gathering met it last, and its place in that one's order. */
+  #met = 0;
+  place = 0;
   constructor(
     row: RunRow,
     params: Params,
     dtype: DType,
     shape: Shape,
     result: DType,
-    sources: readonly Source[],
+    sources: Source[],
     device: Device,
   ) {
     this.row = row;
@@ -60,38 +77,47 @@ class Step {
     this.sources = sources;
     this.device = device;
   }
-  /** All that the result needs: memory, then steps and numbers in an order that they can be done in. */
-  needs(operands: Tensor[] = [], order: Source[] = []): { operands: Tensor[]; order: Source[] } {
-    for (const s of this.sources) {
+  /** Gathers all that the result needs: memory, then steps and numbers in an order that they can be done in. */
+  gather(): void {
+    operands.length = 0;
+    order.length = 0;
+    gathering++;
+    this.#gather();
+  }
+  #gather(): void {
+    const { sources } = this;
+    for (let i = 0; i < sources.length; i++) {
+      const s = sources[i];
       if (s instanceof Step) {
-        if (!order.includes(s)) s.needs(operands, order);
-      } else if (!(s instanceof Tensor)) order.push(s);
-      else if (!operands.some((t) => sameView(t, s))) operands.push(s);
+        if (s.#met !== gathering) s.#gather();
+      } else if (s instanceof Tensor) takeOperand(s);
+      else if (!order.includes(s)) order.push(s);
     }
+    this.#met = gathering;
+    this.place = order.length;
     order.push(this);
-    return { operands, order };
   }
   run(out: View): void {
     const { backend } = this.device;
-    const { operands, order } = this.needs();
+    this.gather();
     const wide = (tensors: readonly Source[]): View[] => tensors.map((t) => wideView(t as Tensor, this.shape));
     // Alone: its sources are all memory, one and the same perhaps.
     if (order.length === 1) return launch(backend, this.row, wide(this.sources), [out], this.params);
-    const at = (s: Source): number =>
-      s instanceof Tensor ? operands.findIndex((t) => sameView(t, s)) : operands.length + order.indexOf(s);
     const steps = order.map((s): ChainStep => {
-      if (s instanceof Step) return { row: s.row, dtype: s.dtype, args: s.sources.map(at), params: s.params };
+      if (s instanceof Step) return { row: s.row, dtype: s.dtype, args: s.sources.map(placeOf), params: s.params };
       if (s instanceof Tensor) throw new Error('a chain of steps holds memory');
       return { constant: s.number, dtype: s.dtype };
     });
-    launchChain(backend, steps, wide(operands), out);
+    launchChain(backend, steps, wide(operands.slice()), out); // asking for memory may run another step, which gathers anew
   }
 }
 
 /** Steps that nobody has asked for. */
 const steps = new WeakMap<Storage, Step>();
-/** All steps of the op, with a handle of what each will be. */
-const made = new Map<Tensor, Step>();
+/** A handle of what each step of the op will be. */
+const made: Tensor[] = [];
+/** Handles of what the op's steps read, by the tensor they were given as. */
+const held = new Map<Tensor, Tensor>();
 
 /** What t is to a step whose result has that shape. */
 function sourceOf(t: Tensor, shape: Shape): Source {
@@ -107,17 +133,18 @@ function read(result: unknown): void {
   } else if (Array.isArray(result)) result.forEach(read);
 }
 function forget(): void {
-  for (const [t, step] of made) {
-    for (const s of step.sources) if (s instanceof Tensor) s.dispose();
+  for (const t of made) {
     steps.delete(t.storage);
     t.dispose();
   }
-  made.clear();
+  for (const t of held.values()) t.dispose();
+  made.length = 0;
+  held.clear();
 }
 stepsWait({ read, forget });
 /** Runs all that waits: before memory is written that it may read. */
 export function runWaiting(): void {
-  for (const t of made.keys()) void t.memory;
+  for (const t of made) void t.memory;
 }
 
 /** The result of an elementwise row or a cast that can wait; undefined where it is to run now. */
@@ -133,24 +160,31 @@ export function postponed(
   if (!composing() || !backend.worthChain?.(sizeOf(shape)) || innermost()) return undefined;
   if (isKept(result) || inputs.some((t) => isKept(t.dtype) || t.isDisposed)) return undefined;
   if (gradEnabled() && inputs.some((t) => t.requiresGrad)) return undefined;
+  const dtypeOf = row.family === 'cast' ? result : kernelDType(inputs[inputs.length - 1].dtype);
   let step: Step;
   for (;;) {
-    const sources = inputs.map((t) => sourceOf(t, shape));
-    const dtype = row.family === 'cast' ? result : kernelDType(inputs[inputs.length - 1].dtype);
-    step = new Step(row, params, dtype, shape, result, sources, device);
-    const { operands, order } = step.needs();
+    const sources: Source[] = [];
+    for (let i = 0; i < inputs.length; i++) sources.push(sourceOf(inputs[i], shape));
+    step = new Step(row, params, dtypeOf, shape, result, sources, device);
+    step.gather();
     if (operands.length <= MOST_OPERANDS && order.length <= MOST_STEPS) break;
     // The longest of its steps runs first, until what is left fits.
-    const lengths = sources.map((s) => (s instanceof Step ? s.needs().order.length : 0));
+    const lengths = sources.map((s) => (s instanceof Step ? (s.gather(), order.length) : 0));
     void inputs[lengths.indexOf(Math.max(...lengths))].memory;
   }
-  const held = step.sources.map((s) => (s instanceof Tensor ? hold(s) : s));
-  const kept = new Step(row, params, step.dtype, shape, result, held, device);
+  const { sources } = step;
+  for (let i = 0; i < sources.length; i++) {
+    const s = sources[i];
+    if (!(s instanceof Tensor)) continue;
+    let own = held.get(s);
+    if (!own) held.set(s, (own = hold(s)));
+    sources[i] = own;
+  }
   const out = Tensor.later(shape, result, device, (memory) => {
     steps.delete(out.storage);
-    kept.run({ memory, layout: out.layout, dtype: result });
+    step.run({ memory, layout: out.layout, dtype: result });
   });
-  steps.set(out.storage, kept);
-  made.set(hold(out), kept);
+  steps.set(out.storage, step);
+  made.push(hold(out));
   return out;
 }

@@ -76,28 +76,59 @@ export const planElementwiseRow: FamilyPlan<ElementwiseRow<any>, Params> = (p, r
 
 /** Chains that differ in numbers alone are one. */
 const byName = new Map<string, Prepared>();
-/** A traced chain, with its kernel's scalars. */
+function preparedChain(steps: readonly ChainStep[], inputs: readonly View[]): Prepared {
+  const parts = steps.map((s): Step => {
+    if ('constant' in s) return { constant: kernelDType(s.dtype), args: [] };
+    return s.row.family === 'elementwise'
+      ? { row: s.row, dtype: s.dtype, args: s.args }
+      : { cast: s.dtype, args: [s.args[0]] };
+  });
+  const whole = chain(
+    inputs.map((v) => v.dtype),
+    parts,
+  );
+  let prepared = byName.get(whole.name);
+  if (!prepared) byName.set(whole.name, (prepared = prepare(whole)));
+  return prepared;
+}
+/** The same by what a chain is made of, which is put together sooner than its name. */
+const byParts = new Map<string, Prepared>();
+const numbers = new WeakMap<object, number>();
+let rowsSeen = 0;
+function partsOf(steps: readonly ChainStep[], inputs: readonly View[]): string {
+  let key = '';
+  for (let i = 0; i < inputs.length; i++) key += inputs[i].dtype + ' ';
+  for (let i = 0; i < steps.length; i++) {
+    const s = steps[i];
+    if ('constant' in s) {
+      key += `,${s.dtype}`;
+      continue;
+    }
+    let number = numbers.get(s.row);
+    if (number === undefined) numbers.set(s.row, (number = ++rowsSeen));
+    key += `,${number} ${s.dtype}`;
+    for (let k = 0; k < s.args.length; k++) key += ` ${s.args[k]}`;
+  }
+  return key;
+}
+function scalarsOf(steps: readonly ChainStep[]): Value[] {
+  const scalars: Value[] = [];
+  for (let i = 0; i < steps.length; i++) {
+    const s = steps[i];
+    if ('constant' in s) scalars.push(s.constant);
+    else if (s.row.family === 'elementwise') for (const n of s.row.scalars) scalars.push(s.params[n] as Value);
+  }
+  return scalars;
+}
+/** A chain that waits for its kernel's operands, with the kernel's scalars; steps of a traced one are the same list. */
 const traced = new WeakMap<readonly ChainStep[], Pick<ChainRun, 'chain' | 'scalars'>>();
 export function tracedChain(steps: readonly ChainStep[], inputs: readonly View[]): Pick<ChainRun, 'chain' | 'scalars'> {
   let known = traced.get(steps);
   if (!known) {
-    const parts = steps.map((s): Step => {
-      if ('constant' in s) return { constant: kernelDType(s.dtype), args: [] };
-      return s.row.family === 'elementwise'
-        ? { row: s.row, dtype: s.dtype, args: s.args }
-        : { cast: s.dtype, args: [s.args[0]] };
-    });
-    const whole = chain(
-      inputs.map((v) => v.dtype),
-      parts,
-    );
-    const scalars = steps.flatMap((s) => {
-      if ('constant' in s) return [s.constant];
-      return s.row.family === 'elementwise' ? s.row.scalars.map((n) => s.params[n] as Value) : [];
-    });
-    let prepared = byName.get(whole.name);
-    if (!prepared) byName.set(whole.name, (prepared = prepare(whole)));
-    traced.set(steps, (known = { chain: prepared, scalars }));
+    const parts = partsOf(steps, inputs);
+    let prepared = byParts.get(parts);
+    if (!prepared) byParts.set(parts, (prepared = preparedChain(steps, inputs)));
+    traced.set(steps, (known = { chain: prepared, scalars: scalarsOf(steps) }));
   }
   return known;
 }
