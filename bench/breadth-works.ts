@@ -446,10 +446,17 @@ function* recurrent(): Generator<BreadthWork> {
       bh: `unit f32 ${gates * 512}`,
     };
     const state = name === 'LSTM' ? '(h, h)' : 'h';
-    const call = `torch.${name.toLowerCase()}(x, ${state.replaceAll('h', 'torch.zeros(1, 64, 512, device=x.device)')}, [wi, wh, bi, bh], True, 1, 0.0, False, False, False)[0]`;
+    const call = (training: string): string =>
+      `torch.${name.toLowerCase()}(x, ${state.replaceAll('h', 'torch.zeros(1, 64, 512, device=x.device)')}, [wi, wh, bi, bh], True, 1, 0.0, ${training}, False, False)[0]`;
     const wick = ({ x, wi, wh, bi, bh }: Inputs): Tensor => new make(wi, wh, bi, bh).run(x.transpose(0, 1)).output;
-    yield { name, inputs, wick, torch: call };
-    yield { name: `${name}, gradient`, inputs, wick, torch: `grad(${call}, x, wi, wh)`, grad: ['x', 'wi', 'wh'] };
+    yield { name, inputs, wick, torch: call('False') };
+    yield {
+      name: `${name}, gradient`,
+      inputs,
+      wick,
+      torch: `grad(${call('True')}, x, wi, wh)`,
+      grad: ['x', 'wi', 'wh'],
+    };
   }
 }
 

@@ -18,6 +18,9 @@ DTYPES = {
 }
 if DEVICE == "cuda" and not torch.cuda.is_available():
     sys.exit(1)
+# f32 stays f32 on both sides: convolutions and recurrent nets, too, which PyTorch else rounds to TF32.
+torch.backends.cudnn.allow_tf32 = False
+torch.backends.cuda.matmul.allow_tf32 = False
 if "threads" in given:
     torch.set_num_threads(given["threads"])
 
