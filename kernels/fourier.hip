@@ -3,6 +3,9 @@
 //   fourier_factors  table[k] = e^(-2 pi i k / n), each from an angle below a quarter turn, in double
 //   fourier_rows     `together` rows a block and turn, twice in shared memory; each step of `radices` (a byte each)
 //                    reads one copy and writes the other, so that results come out in order
+//   fourier_columns, fourier_joined   a row too long for that, of a * b elements: transforms of its b columns of a
+//                    elements, turned by their places; then of the a rows of what they gave, whose element k1, k2 is
+//                    result k1 + a * k2. A block works on neighbours, so that whole sectors are read and written
 #include "block.h"
 
 template <class T> struct Complex { T re, im; };
@@ -88,7 +91,8 @@ template <int R, class T> WICK_FN void butterfly(Complex<T> (&v)[R]) {
 
 /** The rows that a block works on. */
 template <class T> struct FourierRows {
-  u32 here, n, pitch, pad;
+  u32 here, n, pitch, pad, fine;
+  /** Roots of a transform `fine` times as long. */
   const Complex<T>* table;
   /** Where element i of a row lies: neighbours of a step's results would else share their banks. */
   WICK_MEMBER u32 placed(u32 i) const { return i + (i >> pad); }
@@ -96,7 +100,7 @@ template <class T> struct FourierRows {
 /** Transforms of `span` elements become ones of R times as many. */
 template <int R, class T>
 WICK_FN void fourier_step(const FourierRows<T>& r, const Complex<T>* from, Complex<T>* to, u32 span) {
-  const u32 each = r.n / R, step = each / span;
+  const u32 each = r.n / R, step = each / span * r.fine;
   ROLLED
   for (u32 i = threadIdx.x; i < r.here * each; i += blockDim.x) {
     const u32 row = i / each, j = i - row * each, k = j % span, at = (j - k) * R + k;
@@ -128,56 +132,119 @@ WICK_FN void fourier_prime(const FourierRows<T>& r, const Complex<T>* from, Comp
     for (u32 u = 1; u < prime; u++) {
       angle += turn;
       if (angle >= r.n) angle -= r.n;
-      sum = sum + x[r.placed(j + u * each)] * r.table[angle];
+      sum = sum + x[r.placed(j + u * each)] * r.table[angle * r.fine];
     }
     to[row * r.pitch + r.placed((j - k) * prime + k + q * span)] = sum;
   }
 }
 
+/** All steps; answers the copy that the results lie in. */
+template <class T>
+WICK_FN Complex<T>* fourier_steps(const FourierRows<T>& r, Complex<T>* from, Complex<T>* to, u64 radices) {
+  u32 span = 1;
+  ROLLED
+  for (u64 left = radices; left; left >>= 8) {
+    const u32 radix = (u32)(left & 255);
+    __syncthreads();
+    switch (radix) {
+      case 2: fourier_step<2>(r, from, to, span); break;
+      case 3: fourier_step<3>(r, from, to, span); break;
+      case 4: fourier_step<4>(r, from, to, span); break;
+      case 5: fourier_step<5>(r, from, to, span); break;
+      case 7: fourier_step<7>(r, from, to, span); break;
+      case 8: fourier_step<8>(r, from, to, span); break;
+      default: fourier_prime(r, from, to, span, radix);
+    }
+    span *= radix;
+    Complex<T>* const other = from;
+    from = to;
+    to = other;
+  }
+  __syncthreads();
+  return from;
+}
+
 template <class T>
 WICK_FN void fourier_rows(const T* re, const T* im, T* out_re, T* out_im, const Complex<T>* table, i64 rows, i64 length,
-                          i64 keep, double scale, u32 n, u32 together, u32 pad, u64 radices) {
+                          i64 keep, double scale, u32 n, u32 together, u32 pad, u32 pitch, u64 radices) {
   DYNAMIC_SHARED(Complex<T>, room);
-  const u32 pitch = n + (n >> pad), given = (u32)length, wanted = (u32)keep;
+  const u32 given = (u32)length, wanted = (u32)keep;
   ROLLED
   for (i64 first = (i64)blockIdx.x * together; first < rows; first += (i64)gridDim.x * together) {
-    Complex<T>*from = room, *to = room + together * pitch;
-    const FourierRows<T> r = {rows - first < together ? (u32)(rows - first) : together, n, pitch, pad, table};
+    const FourierRows<T> r = {rows - first < together ? (u32)(rows - first) : together, n, pitch, pad, 1, table};
     __syncthreads();
     ROLLED
     for (u32 i = threadIdx.x; i < r.here * n; i += blockDim.x) {
       const u32 row = i / n, j = i - row * n;
       const i64 at = (first + row) * length + j;
       const bool in = j < given;
-      from[row * pitch + r.placed(j)] = {in && re ? re[at] : (T)0, in && im ? im[at] : (T)0};
+      room[row * pitch + r.placed(j)] = {in && re ? re[at] : (T)0, in && im ? im[at] : (T)0};
     }
-    u32 span = 1;
-    ROLLED
-    for (u64 left = radices; left; left >>= 8) {
-      const u32 radix = (u32)(left & 255);
-      __syncthreads();
-      switch (radix) {
-        case 2: fourier_step<2>(r, from, to, span); break;
-        case 3: fourier_step<3>(r, from, to, span); break;
-        case 4: fourier_step<4>(r, from, to, span); break;
-        case 5: fourier_step<5>(r, from, to, span); break;
-        case 7: fourier_step<7>(r, from, to, span); break;
-        case 8: fourier_step<8>(r, from, to, span); break;
-        default: fourier_prime(r, from, to, span, radix);
-      }
-      span *= radix;
-      Complex<T>* const other = from;
-      from = to;
-      to = other;
-    }
-    __syncthreads();
+    const Complex<T>* done = fourier_steps(r, room, room + together * pitch, radices);
     ROLLED
     for (u32 i = threadIdx.x; i < r.here * wanted; i += blockDim.x) {
       const u32 row = i / wanted, k = i - row * wanted;
-      const Complex<T> v = from[row * pitch + r.placed(k)];
+      const Complex<T> v = done[row * pitch + r.placed(k)];
       const i64 at = (first + row) * keep + k;
       if (out_re) out_re[at] = v.re * (T)scale;
       if (out_im) out_im[at] = v.im * (T)scale;
+    }
+  }
+}
+
+/** turned[row][k1][j2] = e^(-2 pi i k1 j2 / (n * b)) times result k1 of the n elements at j2, j2 + b, j2 + 2 b, ... */
+template <class T>
+WICK_FN void fourier_columns(const T* re, const T* im, Complex<T>* turned, const Complex<T>* table, i64 rows,
+                             i64 length, u32 n, u32 b, u32 together, u32 pad, u32 pitch, u64 radices) {
+  DYNAMIC_SHARED(Complex<T>, room);
+  const u32 groups = (b + together - 1) / together, given = (u32)length;
+  ROLLED
+  for (i64 g = blockIdx.x; g < rows * groups; g += gridDim.x) {
+    const i64 row = g / groups;
+    const u32 first = (u32)(g - row * groups) * together;
+    const FourierRows<T> r = {b - first < together ? b - first : together, n, pitch, pad, b, table};
+    __syncthreads();
+    ROLLED
+    for (u32 i = threadIdx.x; i < together * n; i += blockDim.x) {
+      const u32 j = i / together, c = i - j * together, e = j * b + first + c;
+      if (c >= r.here) continue;
+      const bool in = e < given;
+      room[c * pitch + r.placed(j)] = {in && re ? re[row * length + e] : (T)0, in && im ? im[row * length + e] : (T)0};
+    }
+    const Complex<T>* done = fourier_steps(r, room, room + together * pitch, radices);
+    ROLLED
+    for (u32 i = threadIdx.x; i < together * n; i += blockDim.x) {
+      const u32 k = i / together, c = i - k * together;
+      if (c >= r.here) continue;
+      turned[(row * n + k) * b + first + c] = done[c * pitch + r.placed(k)] * table[k * (first + c)];
+    }
+  }
+}
+/** Transforms of n elements each of turned[row][k1]; result k2 of them is result k1 + a * k2 of the row. */
+template <class T>
+WICK_FN void fourier_joined(const Complex<T>* turned, T* out_re, T* out_im, const Complex<T>* table, i64 rows, i64 keep,
+                            double scale, u32 n, u32 a, u32 together, u32 pad, u32 pitch, u64 radices) {
+  DYNAMIC_SHARED(Complex<T>, room);
+  const u32 groups = (a + together - 1) / together, wanted = (u32)keep;
+  ROLLED
+  for (i64 g = blockIdx.x; g < rows * groups; g += gridDim.x) {
+    const i64 row = g / groups;
+    const u32 first = (u32)(g - row * groups) * together;
+    const FourierRows<T> r = {a - first < together ? a - first : together, n, pitch, pad, a, table};
+    __syncthreads();
+    ROLLED
+    for (u32 i = threadIdx.x; i < r.here * n; i += blockDim.x) {
+      const u32 c = i / n, j = i - c * n;
+      room[c * pitch + r.placed(j)] = turned[(row * a + first) * n + i];
+    }
+    const Complex<T>* done = fourier_steps(r, room, room + together * pitch, radices);
+    ROLLED
+    for (u32 i = threadIdx.x; i < together * n; i += blockDim.x) {
+      const u32 k = i / together, c = i - k * together, at = first + c + a * k;
+      if (c >= r.here || at >= wanted) continue;
+      const Complex<T> v = done[c * pitch + r.placed(k)];
+      if (out_re) out_re[row * keep + at] = v.re * (T)scale;
+      if (out_im) out_im[row * keep + at] = v.im * (T)scale;
     }
   }
 }

@@ -7,7 +7,7 @@ import { LARGEST_PRIME, longestDft, primesOf } from '../src/ops/fourier.js';
 import { testDevices } from '../src/testing/devices.js';
 
 /** Twos, other primes, primes that kernels take one by one, too large ones, and what is more than a block holds. */
-const LENGTHS = [1, 2, 8, 210, 1000, 243, 512, 1024, 121 * 8, 251, 4096, 257, 4 * 263, 4099, 8192, 6000];
+const LENGTHS = [1, 2, 8, 210, 1000, 243, 512, 1024, 121 * 8, 251, 4096, 257, 4 * 263, 4099, 8192, 6000, 15000, 16384];
 
 /** Frequencies `at` of x + i im, each a sum of its own. */
 function sums(x: Float64Array, im: Float64Array, at: readonly number[]): number[][] {

@@ -1,5 +1,5 @@
-// The discrete Fourier transform of rows as one op: what fits in a GPU's shared memory. spectral.ts makes longer ones
-// of it, and those whose length has a large prime.
+// The discrete Fourier transform of rows as one op: what fits in a GPU's shared memory, or is made in two passes of
+// such lengths. spectral.ts makes longer ones of it, and those whose length has a large prime.
 import type { DType } from '../base/dtype.js';
 import { ArgumentError, ShapeError } from '../base/errors.js';
 import { formatShape, sameShape } from '../base/shape.js';
@@ -46,6 +46,27 @@ export function primesOf(n: number): number[] {
   return left > 1 ? [...found, left] : found;
 }
 
+/** The largest divisor of n up to `most` that leaves as few parts as there can be, near the root where that is two. */
+export function divisorOf(n: number, most: number): number {
+  let found = 1;
+  for (let d = Math.min(most, Math.floor(n / 2)); d > 1; d--)
+    if (n % d === 0) {
+      if (n / d > most) return found > 1 ? found : d;
+      found = d;
+      if (d * d <= n) break;
+    }
+  return found;
+}
+/** Lengths a and b, n being a * b, whose transforms make one of n; [n, 1] where kernels hold all of it. */
+export function partsOfDft(n: number, dtype: DType): readonly [a: number, b: number] | undefined {
+  const most = longestDft(dtype);
+  if (primesOf(n).some((p) => p > LARGEST_PRIME)) return undefined;
+  if (n <= most) return [n, 1];
+  if (n > most * most) return undefined;
+  const a = divisorOf(n, most);
+  return n / a <= most ? [a, n / a] : undefined;
+}
+
 function inferDft(inputs: readonly Sig[], { n, keep, real }: DftParams): Sig[] {
   const [{ shape, dtype }, im] = inputs;
   if (shape.length === 0) throw new ShapeError('dft: takes rows, not []');
@@ -54,9 +75,10 @@ function inferDft(inputs: readonly Sig[], { n, keep, real }: DftParams): Sig[] {
   requireWhole('dft', 'n and keep', [n, keep], 1);
   const m = shape[shape.length - 1];
   if (m > n || keep > n) throw new ShapeError(`dft: ${m} elements and ${keep} results of a transform of ${n}`);
-  if (n > longestDft(dtype) || primesOf(n).some((p) => p > LARGEST_PRIME))
+  if (!partsOfDft(n, dtype))
     throw new ArgumentError(
-      `dft: ${n} is not one of the lengths up to ${longestDft(dtype)} with primes up to ${LARGEST_PRIME}`,
+      `dft: ${n} is not one of the lengths up to ${longestDft(dtype)}, or a product of two of them, with primes up to ` +
+        `${LARGEST_PRIME}`,
     );
   const out = { shape: [...shape.slice(0, -1), keep], dtype };
   return real ? [out] : [out, out];
@@ -127,6 +149,7 @@ export const fourierOps = rows({
       { inputs: [s(2, 20)], params: plain(22, { inverse: true }) },
       { inputs: [s(121)], params: plain(121, { keep: 61 }) },
       { inputs: [s(2, 480)], params: plain(480, { keep: 241 }) },
+      { inputs: [s(2, 4000)], params: plain(4100, { keep: 20, scale: 0.5 }) },
     ],
     errors: (): readonly ErrorSample<DftParams>[] => [
       {

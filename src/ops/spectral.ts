@@ -4,7 +4,7 @@ import { type DType, REALS } from '../base/dtype.js';
 import { ArgumentError, ShapeError } from '../base/errors.js';
 import { formatShape, normalizeDim } from '../base/shape.js';
 import type { Tensor } from '../tensor/tensor.js';
-import { LARGEST_PRIME, longestDft, primesOf } from './fourier.js';
+import { divisorOf, LARGEST_PRIME, longestDft, partsOfDft, primesOf } from './fourier.js';
 import { alike, composite, requireDType, requireOptions, requireTensor, requireWhole } from './kernel-row.js';
 import { type InputSpec, rows } from './op.js';
 
@@ -57,32 +57,22 @@ interface Wanted {
 }
 /** The transform of rows, continued by zeros to n; `re` alone where nothing else is wanted. */
 function dft(re: Tensor, im: Tensor | undefined, n: number, sign: number, wanted: Wanted): Pair {
-  const primes = primesOf(n);
+  // GPUs join two passes through their shared memory; for CPUs a long row is better cut into many short ones.
   const most = longestDft(re.dtype);
-  if (n <= most && primes.every((p) => p <= LARGEST_PRIME)) {
+  if (re.device.backend.gpu || n <= most ? partsOfDft(n, re.dtype) : undefined) {
     const [a, b] = re.dft(im, { n, inverse: sign > 0, ...wanted });
     return { re: a, im: b ?? a };
   }
-  const whole = { re: fitted(re, n), im: im ? fitted(im, n) : fitted(re, n).zerosLike() };
-  const out = primes.every((p) => p <= LARGEST_PRIME) ? inTwo(whole, n, sign, most) : bluestein(whole, n, sign);
-  return both(out, (t) => {
+  const finish = (t: Tensor): Tensor => {
     const kept = wanted.keep < n ? t.narrow(-1, 0, wanted.keep) : t;
     return wanted.scale === 1 ? kept : kept.affine(wanted.scale, 0);
-  });
+  };
+  if (primesOf(n).some((p) => p > LARGEST_PRIME)) return both(bluestein(re, im, n, sign), finish);
+  const whole = { re: fitted(re, n), im: im ? fitted(im, n) : fitted(re, n).zerosLike() };
+  return both(inTwo(whole, n, sign, most), finish);
 }
 const every = (n: number): Wanted => ({ keep: n, real: false, scale: 1 });
 
-/** The largest divisor of n up to `most` that leaves as few parts as there can be, near the root where that is two. */
-function divisorOf(n: number, most: number): number {
-  let found = 1;
-  for (let d = Math.min(most, Math.floor(n / 2)); d > 1; d--)
-    if (n % d === 0) {
-      if (n / d > most) return found > 1 ? found : d;
-      found = d;
-      if (d * d <= n) break;
-    }
-  return found;
-}
 /** Element j1 * b + j2 goes to k1 + a * k2: transforms of length a, twiddle factors, transforms of length b. */
 function inTwo(p: Pair, n: number, sign: number, most: number): Pair {
   const a = divisorOf(n, most);
@@ -96,15 +86,22 @@ function inTwo(p: Pair, n: number, sign: number, most: number): Pair {
 }
 
 /** j k = (j^2 + k^2 - (k - j)^2) / 2 makes the sum a convolution, which transforms of a power of two compute. */
-function bluestein(p: Pair, n: number, sign: number): Pair {
+function bluestein(re: Tensor, im: Tensor | undefined, n: number, sign: number): Pair {
   const m = 2 ** Math.ceil(Math.log2(2 * n - 1));
-  const chirp = turns(p.re.newArange(n, 'f64').sqr(), 2 * n, sign, p.re.dtype);
-  const circle = (t: Tensor): Tensor => t.pad([0, m - 2 * n + 1]).cat([t.narrow(-1, 1, n - 1).flip(-1)], 0);
-  const given = times(p, chirp);
+  // Around a circle of m, element j is the chirp of its distance from element 0, and 0 where that is n or more.
+  const place = re.newArange(m, 'f64');
+  const away = place.minimum(place.affine(-1, m));
+  const circle = turns(away.sqr(), 2 * n, sign, re.dtype);
+  const chirp = both(circle, (t) => t.narrow(-1, 0, n));
+  const far = away.ge(n);
+  const around = both(circle, (t) => far.where(t.constant(0), t));
+  const length = re.shape[re.rank - 1];
+  const first = both(chirp, (t) => t.narrow(-1, 0, length));
+  const given = im ? times({ re, im }, first) : both(first, (t) => re.mul(t));
   const spread = dft(given.re, given.im, m, -1, every(m));
-  const back = dft(circle(chirp.re), circle(chirp.im.neg()), m, -1, every(m));
-  const { re, im } = times(spread, back);
-  return times(dft(re, im, m, 1, { keep: n, real: false, scale: 1 / m }), chirp);
+  const back = dft(around.re, around.im.neg(), m, -1, every(m));
+  const { re: a, im: b } = times(spread, back);
+  return times(dft(a, b, m, 1, { keep: n, real: false, scale: 1 / m }), chirp);
 }
 
 /** Checked options, and the dimension moved to the end and made n long. */
