@@ -102,7 +102,11 @@ const GUARDS: Readonly<Partial<Record<Area, Readonly<Record<string, Guard>>>>> =
       matrix('bmm/f32', 'sim:32+cublaslt'),
       ...tests('stand-ins'),
     ],
-    'src/backends/gpu/conv': [...asked('conv', 'conv'), part('conv', 'sim:32+cudnn'), ...tests('launch-conv')],
+    'src/backends/gpu/conv': [
+      ...asked('conv', 'conv'),
+      part('conv', 'sim:32+cudnn'),
+      ...tests('launch-conv', 'conv-gradients'),
+    ],
     'src/backends/gpu/pool': asked('avgPool,maxPool', 'pool'),
     'src/backends/gpu/resample': asked('upsample', 'resample'),
     'src/backends/gpu/softmax': asked('softmax,logSoftmax', 'softmax'),
@@ -124,6 +128,9 @@ const GUARDS: Readonly<Partial<Record<Area, Readonly<Record<string, Guard>>>>> =
       ...tests('fuse', 'kernels-elementwise'),
       matrix('add,exp,where,castTo,affine,powf'),
     ],
+    'src/kernels/elementwise': tests('kernels-elementwise', 'fuse', 'waiting'),
+    'src/tensor/fuse': tests('fuse'),
+    ...Object.fromEntries(['waiting', 'composing'].map((f) => [`src/tensor/${f}`, tests('waiting')])),
     'src/backends/gpu/attention': [launches('sdpa'), part('sdpa'), ...tests('attention-grid'), matrix('sdpa')],
     ...Object.fromEntries(
       Object.entries({

@@ -68,7 +68,17 @@ for (const { name, device: found, missing } of testDevices('reference,cpu,sim:32
         t.sin();
         return y;
       });
-      assert.deepEqual(bits(f(x)), bits(x.exp()));
+      let got: Tensor | undefined;
+      const chained = d.backend.runChain?.bind(d.backend);
+      let chains = 0;
+      if (chained) d.backend.runChain = (...args) => (chains++, chained(...args));
+      try {
+        got = f(x);
+      } finally {
+        if (chained) Reflect.deleteProperty(d.backend, 'runChain');
+      }
+      assert.equal(chains, chained ? 1 : 0);
+      assert.deepEqual(bits(got), bits(x.exp()));
       assert.equal(fuse((t: Tensor) => t)(x), x);
     },
   );

@@ -4,7 +4,9 @@ import { test } from 'node:test';
 import { GpuBackend } from '../src/backends/gpu/gpu.js';
 import { customGrad, type DType, keep, ones, randn, scope, type Tensor } from '../src/index.js';
 import { Module, recompute } from '../src/nn/index.js';
+import { composed } from '../src/tensor/composing.js';
 import type { Device } from '../src/tensor/device.js';
+import { castInto, storeRows } from '../src/tensor/dispatch.js';
 import { testDevices } from '../src/testing/devices.js';
 
 /** Runs f with chains made from so many elements on, and answers how many kernels it launched. */
@@ -87,6 +89,91 @@ for (const { name, device: found, missing } of testDevices('sim:32')) {
       assert.ok(launches(d, 1, () => (got = f(x))) <= before);
       assert.deepEqual([got].flat().map(bits), [plain].flat().map(bits));
     });
+  run('what is written or given back while a step waits does not reach it', (d) => {
+    const made = (): Tensor => ones([9, 41], { device: d });
+    const WHILE: Readonly<Record<string, (x: Tensor) => Tensor>> = {
+      assigned: (x) => {
+        const y = x.add(1);
+        x.assign(5);
+        return y;
+      },
+      'assigned a step that reads it': (x) => {
+        const y = x.add(1);
+        x.assign(y.mul(3));
+        return y;
+      },
+      'cast into': (x) => {
+        const y = x.add(1);
+        castInto(x, x.newFull(x.shape, 5, 'f16'));
+        return y;
+      },
+      'rows stored': (x) => {
+        const y = x.add(1);
+        storeRows(x, x.newArange(9, 'i32'), x.newFull([9, 41], 5, 'f32'));
+        return y;
+      },
+      disposed: (x) => {
+        const y = x.add(1);
+        x.dispose();
+        return y;
+      },
+      'a step disposed': (x) => {
+        const y = x.add(0.5);
+        const z = y.add(0.5);
+        y.dispose();
+        return z;
+      },
+      'a step that ran is assigned': (x) => {
+        const y = x.add(0.5);
+        const z = y.add(0.5);
+        y.assign(7);
+        return z;
+      },
+    };
+    for (const [what, f] of Object.entries(WHILE)) {
+      let got: Tensor | undefined;
+      launches(d, 1, () => (got = composed(() => f(made()))));
+      assert.deepEqual(new Set(bits(got as Tensor)), new Set([2]), what);
+    }
+  });
+  run('an op that fails leaves nothing behind', (d) => {
+    const x = ones([9, 41], { device: d });
+    x.add(1).exp(); // the number is a constant of the device
+    const fails = (): Tensor => {
+      x.add(1).exp();
+      throw new Error('as it happens');
+    };
+    const before = d.memory().liveBytes;
+    launches(d, 1, () => assert.throws(() => scope(() => composed(fails)), /as it happens/));
+    assert.equal(d.memory().liveBytes, before);
+    let got: Tensor | undefined;
+    assert.equal(
+      launches(d, 1, () => (got = composed(() => x.add(1).sub(x)))),
+      1,
+    );
+    assert.deepEqual(new Set(bits(got as Tensor)), new Set([1]));
+    assert.equal(
+      launches(d, 1, () => (got = x.add(1).sub(x))),
+      2,
+    );
+  });
+  run('more operands and more steps than a kernel takes are several kernels', (d) => {
+    const xs = Array.from({ length: 7 }, (_, i) => randn([9, 41], { device: d, seed: i + 1 }));
+    const [x, ...rest] = xs;
+    const LONG: readonly [f: () => Tensor, most: number][] = [
+      [() => rest.reduce((a, b) => a.add(b), x), 2],
+      // On both sides there is a step: the longer one is made first.
+      [() => x.exp().add(rest[0].mul(rest[1])).sub(rest[2].div(rest[3])).mul(rest[4]), 3],
+      [() => Array.from({ length: 60 }).reduce((t: Tensor) => t.sin().neg(), x), 6],
+    ];
+    for (const [f, most] of LONG) {
+      const want = f();
+      let got: Tensor | undefined;
+      const count = launches(d, 1, () => (got = composed(f)));
+      assert.ok(count <= most, `${count} launches`);
+      assert.deepEqual(bits(got as Tensor), bits(want));
+    }
+  });
   run('an op with a gradient runs step by step, and its gradient is the same', (d) => {
     const [x, y] = [1, 2].map((seed) => randn([5, 7], { device: d, seed }).requireGrad());
     const gradients = (from: number): unknown[] => {
