@@ -254,8 +254,9 @@ const listed = new Set(
 /** What there is under PyTorch's own name, but for case and underscores. */
 const ownNames = new Set(
   [Tensor.prototype, functions, nn, nn.losses]
-    .flatMap((o) => Object.getOwnPropertyNames(o))
-    .map((n) => n.toLowerCase()),
+    .flatMap((o) => Object.entries(Object.getOwnPropertyDescriptors(o)))
+    .filter(([, { get, set }]) => get === undefined || get !== set) // else a name that is only told what it is here
+    .map(([name]) => name.toLowerCase()),
 );
 
 /** The sentence that says why a name is not here; undefined where it has an answer. */

@@ -84,7 +84,7 @@ const REFUSED: Readonly<Record<string, readonly [call: () => unknown, says: RegE
   ],
   'a tensor where dimensions stand': [
     () => x.max(x as never),
-    /max: dimensions are a whole number or a list of them, not object/,
+    /max: dimensions are a whole number or a list of them, not a tensor/,
   ],
   'a stride given twice': [
     () => zeros([1, 1, 4, 4]).maxPool2d(2, 2, { stride: 1 }),

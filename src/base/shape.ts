@@ -43,7 +43,15 @@ export function checkShape(op: string, shape: Shape): void {
 const MOST_ELEMENTS = 2 ** 50;
 /** What stands where a number should, without asking it to turn itself into one. */
 export const said = (v: unknown): string =>
-  typeof v === 'number' ? String(v) : typeof v === 'string' ? JSON.stringify(v) : v === null ? 'null' : typeof v;
+  typeof v === 'number' ? String(v) : typeof v === 'string' ? JSON.stringify(v) : kindOf(v);
+/** What stands where a tensor or a number should: most mistakes are known by it. */
+export function kindOf(v: unknown): string {
+  if (v === null) return 'null';
+  if (Array.isArray(v)) return 'a list (tensor(list) makes one of it)';
+  if (typeof v !== 'object') return typeof v;
+  if (typeof (v as { then?: unknown }).then === 'function') return 'a promise (await it first)';
+  return 'dtype' in v && 'layout' in v ? 'a tensor' : 'object';
+}
 
 /** A dimension argument, negative from the end; `extra` 1 allows the place after the last (unsqueeze, stack). */
 export function normalizeDim(op: string, dim: number, rank: number, extra = 0): number {

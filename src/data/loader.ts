@@ -3,13 +3,15 @@ import { ArgumentError, IndexError } from '../base/errors.js';
 import { requireOptions } from '../ops/kernel-row.js';
 import { Device } from '../tensor/device.js';
 import type { Tensor } from '../tensor/tensor.js';
-import { type CollatedBatch, pack, unpack } from './collate.js';
-import type { BatchOf, Sample, Samples } from './dataset.js';
+import { type CollatedBatch, pack, type Packed, unpack } from './collate.js';
+import type { Batch, BatchOf, Sample, Samples } from './dataset.js';
 import { permutation, type Sampler } from './shuffle.js';
 import { WorkerPool } from './workers.js';
 
+/** A batch as a loader gives it: blocks of elements that a collate function answers have become tensors. */
+export type Unpacked<C> = { [K in keyof C]: C[K] extends Packed ? Tensor : C[K] };
 /** Options of a loader. */
-export interface LoaderOptions<S extends Sample = Sample> {
+export interface LoaderOptions<S extends Sample = Sample, C = BatchOf<S>> {
   /** Samples in a batch; default 1. */
   readonly batch?: number;
   /** Another order in every epoch; default false. */
@@ -25,9 +27,9 @@ export interface LoaderOptions<S extends Sample = Sample> {
   /** How many batches are made ready ahead; default 2. */
   readonly prefetch?: number;
   /** Samples to a batch of tensors, where they have not one shape: pad them here. */
-  readonly collate?: (samples: readonly S[]) => CollatedBatch;
+  readonly collate?: (samples: readonly S[]) => C;
   /** The last touch, on the device: scales pictures, adds noise. */
-  readonly transform?: (batch: BatchOf<S>) => BatchOf<S>;
+  readonly transform?: (batch: Unpacked<C>) => Unpacked<C>;
 }
 /** Options of a loader whose dataset lives in worker threads. */
 export interface WorkerOptions extends Omit<LoaderOptions, 'collate'> {
@@ -49,18 +51,18 @@ const OPTIONS = ['batch', 'shuffle', 'sampler', 'seed', 'dropLast', 'device', 'p
  * Each pass over it is an epoch with an order of its own; `loader.epoch` says which comes next, so that a resumed run
  * sees what the whole one would have.
  */
-export class DataLoader<S extends Sample = Sample> implements AsyncIterable<BatchOf<S>> {
+export class DataLoader<S extends Sample = Sample, C = BatchOf<S>> implements AsyncIterable<Unpacked<C>> {
   /** The number of the epoch that comes next. */
   epoch = 0;
   /** Samples of a batch; the last one may have fewer. */
   readonly batchSize: number;
   readonly #samples: number;
-  readonly #options: LoaderOptions<S>;
+  readonly #options: LoaderOptions<S, C>;
   readonly #device: Device;
-  readonly #make: (indices: readonly number[]) => Promise<BatchOf<S>>;
+  readonly #make: (indices: readonly number[]) => Promise<Unpacked<C>>;
   readonly #pool: WorkerPool | undefined;
 
-  constructor(dataset: Samples<S>, options: LoaderOptions<S> = {}, pool?: WorkerPool) {
+  constructor(dataset: Samples<S>, options: LoaderOptions<S, C> = {}, pool?: WorkerPool) {
     requireOptions('DataLoader', options, OPTIONS);
     if (typeof dataset?.get !== 'function' || !Number.isInteger(dataset.length))
       throw new ArgumentError(
@@ -90,11 +92,13 @@ export class DataLoader<S extends Sample = Sample> implements AsyncIterable<Batc
     this.#samples = dataset.length;
     this.#pool = pool;
     const whole = dataset.batch?.bind(dataset);
-    const put = options.collate ?? ((samples: readonly S[]) => pack(samples, dataset.dtypes));
+    const put = (options.collate ?? ((samples) => pack(samples, dataset.dtypes))) as (
+      samples: readonly S[],
+    ) => CollatedBatch;
     this.#make = async (indices) => {
-      if (pool) return unpack(await pool.pack(indices), this.#device) as BatchOf<S>;
-      if (whole && !options.collate) return whole(indices, this.#device) as BatchOf<S>;
-      return unpack(put(await Promise.all(indices.map((i) => dataset.get(i)))), this.#device) as BatchOf<S>;
+      if (pool) return unpack(await pool.pack(indices), this.#device) as Unpacked<C>;
+      if (whole && !options.collate) return whole(indices, this.#device) as Unpacked<C>;
+      return unpack(put(await Promise.all(indices.map((i) => dataset.get(i)))), this.#device) as Unpacked<C>;
     };
   }
 
@@ -133,9 +137,9 @@ export class DataLoader<S extends Sample = Sample> implements AsyncIterable<Batc
     return Array.from({ length: this.#batches(all.length) }, (_, i) => all.slice(from(i), from(i + 1)));
   }
   /** The batches of the next epoch; a batch that was made ahead and not asked for is let go. */
-  async *[Symbol.asyncIterator](): AsyncIterator<BatchOf<S>> {
+  async *[Symbol.asyncIterator](): AsyncIterator<Unpacked<C>> {
     const order = this.order(this.epoch++);
-    const ahead: Promise<BatchOf<S>>[] = [];
+    const ahead: Promise<Unpacked<C>>[] = [];
     let next = 0;
     const fill = (): void => {
       while (next < order.length && ahead.length <= (this.#options.prefetch ?? 2)) {
@@ -147,12 +151,16 @@ export class DataLoader<S extends Sample = Sample> implements AsyncIterable<Batc
     try {
       fill();
       while (ahead.length > 0) {
-        const batch = await (ahead.shift() as Promise<BatchOf<S>>);
+        const batch = await (ahead.shift() as Promise<Unpacked<C>>);
         fill();
         yield this.#options.transform ? this.#options.transform(batch) : batch;
       }
     } finally {
-      for (const rest of ahead) void rest.then(disposeBatch, () => {});
+      for (const rest of ahead)
+        void rest.then(
+          (batch) => disposeBatch(batch as Batch),
+          () => {},
+        );
     }
   }
   /** Batches are made ready ahead of time: a loop that does not wait for them is refused. */

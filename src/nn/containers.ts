@@ -64,6 +64,12 @@ export class Sequential extends Layer {
     this.layers.push(asLayer(layer, 'Sequential'));
     return this;
   }
+  /** The layer at a place; negative ones count from the end. */
+  at(i: number): Layer {
+    const found = this.layers.at(i);
+    if (!found) throw new ArgumentError(`Sequential: there is no layer ${i} among ${this.layers.length}`);
+    return found;
+  }
   /** How many layers there are. */
   get length(): number {
     return this.layers.length;

@@ -1,7 +1,7 @@
 // Losses: how far predictions are from targets, as functions; `losses.crossEntropy(logits, labels)`.
 import { isFloat } from '../base/dtype.js';
 import { ArgumentError, ShapeError } from '../base/errors.js';
-import { formatShape, sameShape } from '../base/shape.js';
+import { formatShape, kindOf, sameShape } from '../base/shape.js';
 import {
   type BceOptions,
   type CrossEntropyOptions,
@@ -30,9 +30,7 @@ function reduced(op: string, each: Tensor, reduction: Reduction = 'mean', more: 
 function requireTensors(op: string, ...given: readonly unknown[]): void {
   for (const t of given)
     if (!(t instanceof Tensor))
-      throw new ArgumentError(
-        `${op}: takes tensors of predictions and of targets, not ${t === null ? 'null' : typeof t}`,
-      );
+      throw new ArgumentError(`${op}: takes tensors of predictions and of targets, not ${kindOf(t)}`);
 }
 function sameShapes(op: string, x: Tensor, y: Tensor): void {
   requireTensors(op, x, y);

@@ -88,6 +88,14 @@ export interface LbfgsOptions {
   /** How many steps are remembered; default 100. */
   readonly history?: number;
 }
+const LBFGS_OPTIONS: readonly (keyof LbfgsOptions)[] = [
+  'learningRate',
+  'maxIterations',
+  'maxEvaluations',
+  'toleranceGrad',
+  'toleranceChange',
+  'history',
+];
 /**
  * Limited-memory BFGS with steps of one size: `step` is given a function that computes the loss, because it is asked
  * for several times. For small problems without noise; it reads numbers back.
@@ -109,6 +117,7 @@ export class LBFGS {
     if (params.length === 0) throw new ArgumentError('LBFGS: there are no parameters to train');
     const { maxIterations = 20 } = options;
     this.params = params;
+    requireOptions('LBFGS', options, LBFGS_OPTIONS);
     this.options = {
       learningRate: 1,
       maxIterations,
@@ -118,7 +127,6 @@ export class LBFGS {
       history: 100,
       ...given(options),
     };
-    requireOptions('LBFGS', options, Object.keys(this.options));
     checkOptions('LBFGS', this.options);
     this.learningRate = this.options.learningRate;
   }

@@ -140,7 +140,7 @@ export abstract class Optimizer<O extends OptimizerOptions = OptimizerOptions> {
 
   /** One step; parameters without a gradient stay as they are. */
   step(grads: GradSource, options: StepOptions = {}): void {
-    if (typeof (grads as GradSource | undefined)?.get !== 'function')
+    if (typeof (grads as GradSource | undefined)?.get !== 'function' || (grads as unknown) instanceof Tensor)
       throw new ArgumentError(
         `${this.constructor.name}: step takes the gradients that loss.backward() gives, which tensors do not keep; ` +
           'backwardStep(loss) does both, and there is nothing to set to zero',

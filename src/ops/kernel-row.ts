@@ -1,7 +1,7 @@
 // What rows with kernels of their own share: a typed declaration, argument checks, and loops along one dimension.
 import { type DType, isFloat } from '../base/dtype.js';
 import { ArgumentError, DTypeError, ShapeError } from '../base/errors.js';
-import { formatShape, said, type Shape } from '../base/shape.js';
+import { formatShape, kindOf, said, type Shape } from '../base/shape.js';
 import type { Tensor } from '../tensor/tensor.js';
 import type {
   Call,
@@ -110,14 +110,13 @@ export function requireShare(op: string, name: string, value: unknown): void {
 /** A tensor as such, where one may be left out: a number there would count as left out, or fail far from the call. */
 export function requireTensor(op: string, what: string, value: Tensor | undefined): void {
   if (value === undefined || (typeof value === 'object' && value !== null && 'dtype' in value)) return;
-  throw new ArgumentError(`${op}: ${what} is ${value === null ? 'null' : typeof value}, not a tensor`);
+  throw new ArgumentError(`${op}: ${what} is ${kindOf(value)}, not a tensor`);
 }
 
 /** Numbers as such: what is nearly one (a string, a tensor) is not asked to become one. */
 export function requireNumbers(op: string, values: Readonly<Record<string, unknown>>): void {
   for (const [name, v] of Object.entries(values)) {
-    if (typeof v !== 'number')
-      throw new ArgumentError(`${op}: ${name} is ${v === null ? 'null' : typeof v}, not a number`);
+    if (typeof v !== 'number') throw new ArgumentError(`${op}: ${name} is ${kindOf(v)}, not a number`);
   }
 }
 
@@ -150,6 +149,15 @@ const OTHER_OPTIONS: Readonly<Record<string, string>> = {
   loraAlpha: 'alpha',
   loraDropout: 'dropout',
   targetModules: 'targets',
+  keyPaddingMask: 'keyPadding',
+  srcKeyPaddingMask: 'keyPadding',
+  srcMask: 'mask',
+  tgtMask: 'mask',
+  historySize: 'history',
+  maxIter: 'maxIterations',
+  maxEval: 'maxEvaluations',
+  tau: 'temperature',
+  lrDecay: 'learningRateDecay',
 };
 /** Options that are true or false wherever they are known: anything else would count as one of the two. */
 const FLAGS: ReadonlySet<string> = new Set([

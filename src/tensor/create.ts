@@ -1,7 +1,7 @@
 // Functions that make tensors: from data, filled, counted, random.
 import { asDType, CARRIER, checkValue, DTYPE, type DType, isFloat, isKept } from '../base/dtype.js';
 import { ArgumentError, DTypeError, ShapeError } from '../base/errors.js';
-import { checkShape, formatShape, type Shape, sizeOf } from '../base/shape.js';
+import { checkShape, formatShape, said, type Shape, sizeOf } from '../base/shape.js';
 import { requireOptions } from '../ops/kernel-row.js';
 import { movementOps } from '../ops/movement.js';
 import type { KernelRow, Params } from '../ops/op.js';
@@ -298,6 +298,8 @@ export function stack(tensors: readonly Tensor[], dim = 0): Tensor {
 export function meshgrid(vectors: readonly Tensor[], indexing: 'ij' | 'xy' = 'ij'): Tensor[] {
   if (!Array.isArray(vectors) || vectors.length === 0 || vectors.some((v) => !(v instanceof Tensor) || v.rank !== 1))
     throw new ArgumentError('meshgrid: takes a list of vectors');
+  if (indexing !== 'ij' && indexing !== 'xy')
+    throw new ArgumentError(`meshgrid: indexing is 'ij' or 'xy', as in meshgrid([a, b], 'xy'), not ${said(indexing)}`);
   const plain = vectors.map((_, i) => i);
   const order = indexing === 'xy' && plain.length > 1 ? [1, 0, ...plain.slice(2)] : plain;
   const shape = order.map((i) => vectors[i].size);

@@ -11,7 +11,7 @@ import {
   scalarFor,
 } from '../base/dtype.js';
 import { ArgumentError, DeviceError, DTypeError, ShapeError, UnsupportedError } from '../base/errors.js';
-import { broadcastShapes, formatShape, sameShape, type Shape } from '../base/shape.js';
+import { broadcastShapes, formatShape, kindOf, sameShape, type Shape } from '../base/shape.js';
 import { movementOps } from '../ops/movement.js';
 import { expertRow } from '../ops/expert-rows.js';
 import { storeRow } from '../ops/store.js';
@@ -68,10 +68,6 @@ function checkSupport({ backend }: Device, row: RunRow, dtype: DType): void {
   else rows.set(row, [dtype]);
 }
 
-/** What was given in place of a tensor, and how a list of numbers becomes one. */
-const kindOf = (v: unknown): string =>
-  Array.isArray(v) ? 'a list (tensor(list) makes one of it)' : v === null ? 'null' : typeof v;
-
 export function sameDevice(name: string, inputs: readonly Tensor[]): Device {
   const device = inputs[0]?.device;
   for (let i = 0; i < inputs.length; i++) {
@@ -121,7 +117,7 @@ function scalarsFor(row: ElementwiseRow<any>, params: Params, dtype: DType): Par
   for (const name of row.scalars) {
     const v = params[name];
     if (typeof v !== 'number' && typeof v !== 'bigint')
-      throw new ArgumentError(`${row.name}: ${name} is ${v === null ? 'null' : typeof v}, not a number`);
+      throw new ArgumentError(`${row.name}: ${name} is ${kindOf(v)}, not a number`);
     converted[name] = scalarFor(row.name, name, v, dtype, row.bounds === true);
   }
   return converted;

@@ -215,7 +215,11 @@ export class Tensor {
   }
   /** The memory as backends see it; an error after dispose(). */
   get memory(): Memory {
-    if (this.#disposed) throw new DisposedError(`this tensor of shape ${formatShape(this.shape)} was disposed of`);
+    if (this.#disposed)
+      throw new DisposedError(
+        `this tensor of shape ${formatShape(this.shape)} was disposed of: by dispose(), at the end of a \`using\`, or ` +
+          'of a scope, which leaves what its function returns and what keep(x) was called with',
+      );
     return this.storage.memory;
   }
   /** Whether dispose() was called. */

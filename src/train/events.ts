@@ -2,7 +2,8 @@
 import { closeSync, mkdirSync, openSync, writeSync } from 'node:fs';
 import { hostname } from 'node:os';
 import { join } from 'node:path';
-import { FileError } from '../base/errors.js';
+import { ArgumentError, FileError } from '../base/errors.js';
+import { said } from '../base/shape.js';
 
 const CRC_TABLE = Uint32Array.from({ length: 256 }, (_, n) => {
   let c = n;
@@ -100,6 +101,12 @@ export class EventWriter {
   }
   /** Numbers of a step by their names: 'loss/train'. */
   scalars(values: Readonly<Record<string, number>>, step: number): void {
+    if (typeof values !== 'object' || values === null || Object.values(values).some((v) => typeof v !== 'number'))
+      throw new ArgumentError(
+        "EventWriter: scalars takes numbers by their names, as in scalars({ 'loss/train': 0.5 }, 1)",
+      );
+    if (!Number.isSafeInteger(step) || step < 0)
+      throw new ArgumentError(`EventWriter: a step is a whole number from 0, not ${said(step)}`);
     this.#write(scalarEvent(Date.now() / 1000, step, values));
   }
   /** Writes what is left and closes the file. */
