@@ -403,9 +403,11 @@ const DIFFERENT: Readonly<Record<string, string>> = {
     '`new DataLoader(dataset, { sampler: (epoch) => numbers })`, `weightedSampler(weights, { count })`, which draws ' +
     'anew in each epoch',
   'torch.distributions':
-    '`nn.distributions`: Normal, LogNormal, Uniform, Exponential, Laplace, Gumbel, Gamma, Beta, Bernoulli, ' +
-    'Categorical, MultivariateNormal, Independent, `klDivergence`; log_prob is `logProb`; what classes are drawn by is ' +
-    'said, `new Categorical({ probs })` or `{ logits }`: a tensor alone, probs in PyTorch, is refused',
+    '`nn.distributions`: Normal, LogNormal, HalfNormal, Uniform, Exponential, Laplace, Gumbel, Gamma, Beta, Cauchy, ' +
+    'StudentT, Dirichlet, Bernoulli, Binomial, Geometric, Poisson, Categorical, OneHotCategorical, ' +
+    'MultivariateNormal, Independent, MixtureSameFamily, TransformedDistribution with TanhTransform and others, ' +
+    '`klDivergence`; log_prob is `logProb`; what classes are drawn by is said, `new Categorical({ probs })` or ' +
+    '`{ logits }`: a tensor alone, probs in PyTorch, is refused',
   'loss modules':
     '`new CrossEntropyLoss({ labelSmoothing: 0.1 }).forward(logits, target)`: options are one object, and a loss is ' +
     'a module since activations and pools are; the functions behind them are `losses.crossEntropy` and so on',

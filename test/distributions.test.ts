@@ -280,7 +280,7 @@ const REFUSED: Readonly<Record<string, readonly [() => unknown, RegExp]>> = {
   ],
   'a value of another kind': [
     () => new Normal(0, 1).logProb('1' as never),
-    /^Normal: logProb takes a tensor or a number/,
+    /^Normal: a value to look up is a tensor or a number, not string/,
   ],
 };
 for (const [what, [call, says]] of Object.entries(REFUSED))

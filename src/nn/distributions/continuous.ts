@@ -47,6 +47,18 @@ export class Normal extends Reparametrized {
   entropy(): Tensor {
     return this.scale.log().affine(1, 0.5 + 0.5 * LOG_2PI);
   }
+  override get mode(): Tensor {
+    return this.mean;
+  }
+  override cdf(x: Parameter): Tensor {
+    const at = this.value(x, this.mean);
+    return at.sub(beside(this.mean, at)).div(beside(this.scale, at)).normcdf();
+  }
+  override icdf(share: Parameter): Tensor {
+    const at = this.value(share, this.mean);
+    const z = at.affine(2, -1).erfinv().affine(Math.SQRT2, 0);
+    return z.mul(beside(this.scale, at)).add(beside(this.mean, at));
+  }
 }
 
 /** e to the power of normal numbers. */
@@ -74,6 +86,15 @@ export class LogNormal extends Reparametrized {
   }
   entropy(): Tensor {
     return this.normal.entropy().add(this.normal.mean);
+  }
+  override get mode(): Tensor {
+    return this.normal.mean.sub(this.normal.variance).exp();
+  }
+  override cdf(x: Parameter): Tensor {
+    return this.normal.cdf(this.value(x, this.normal.mean).log());
+  }
+  override icdf(share: Parameter): Tensor {
+    return this.normal.icdf(share).exp();
   }
 }
 
@@ -114,6 +135,16 @@ export class Uniform extends Reparametrized {
   entropy(): Tensor {
     return this.high.sub(this.low).log();
   }
+  override cdf(x: Parameter): Tensor {
+    const at = this.value(x, this.low);
+    const [low, high] = [beside(this.low, at), beside(this.high, at)];
+    return at.sub(low).div(high.sub(low)).clamp(0, 1);
+  }
+  override icdf(share: Parameter): Tensor {
+    const at = this.value(share, this.low);
+    const [low, high] = [beside(this.low, at), beside(this.high, at)];
+    return at.mul(high.sub(low)).add(low);
+  }
 }
 
 /** Times between events that come at a rate. */
@@ -144,6 +175,17 @@ export class Exponential extends Reparametrized {
   entropy(): Tensor {
     return this.rate.log().affine(-1, 1);
   }
+  override get mode(): Tensor {
+    return this.rate.zerosLike();
+  }
+  override cdf(x: Parameter): Tensor {
+    const at = this.value(x, this.rate);
+    return at.mul(beside(this.rate, at)).neg().expm1().neg();
+  }
+  override icdf(share: Parameter): Tensor {
+    const at = this.value(share, this.rate);
+    return at.neg().log1p().neg().div(beside(this.rate, at));
+  }
 }
 
 /** Two exponential distributions back to back around a mean. */
@@ -172,6 +214,20 @@ export class Laplace extends Reparametrized {
   }
   entropy(): Tensor {
     return this.scale.affine(2, 0).log().affine(1, 1);
+  }
+  override get mode(): Tensor {
+    return this.mean;
+  }
+  override cdf(x: Parameter): Tensor {
+    const at = this.value(x, this.mean);
+    const z = at.sub(beside(this.mean, at)).div(beside(this.scale, at));
+    return z.sign().mul(z.abs().neg().expm1()).affine(-0.5, 0.5);
+  }
+  override icdf(share: Parameter): Tensor {
+    const at = this.value(share, this.mean);
+    const half = at.affine(1, -0.5);
+    const z = half.sign().mul(half.abs().affine(-2, 0).log1p()).neg();
+    return z.mul(beside(this.scale, at)).add(beside(this.mean, at));
   }
 }
 
@@ -205,5 +261,16 @@ export class Gumbel extends Reparametrized {
   }
   entropy(): Tensor {
     return this.scale.log().affine(1, 1 + EULER);
+  }
+  override get mode(): Tensor {
+    return this.loc;
+  }
+  override cdf(x: Parameter): Tensor {
+    const at = this.value(x, this.loc);
+    return at.sub(beside(this.loc, at)).div(beside(this.scale, at)).neg().exp().neg().exp();
+  }
+  override icdf(share: Parameter): Tensor {
+    const at = this.value(share, this.loc);
+    return beside(this.loc, at).sub(beside(this.scale, at).mul(at.log().neg().log()));
   }
 }

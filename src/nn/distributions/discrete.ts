@@ -47,6 +47,10 @@ export class Bernoulli extends Distribution {
   get variance(): Tensor {
     return this.mean.mul(this.mean.affine(-1, 1));
   }
+  /** 1 where it is likelier than 0. */
+  override get mode(): Tensor {
+    return this.probs.gt(0.5).cast(this.probs.dtype);
+  }
   sample(shape: Shape = [], options: SampleOptions = {}): Tensor {
     return noGrad(() => bernoulli(this.mean.broadcastTo(this.drawn(shape)), options));
   }
@@ -86,6 +90,14 @@ export class Categorical extends Distribution {
       this.probs = this.logProbabilities.exp();
     }
   }
+  /** The logits whose exponentials add up to 1: the logarithms of the probabilities. */
+  get logits(): Tensor {
+    return this.logProbabilities;
+  }
+  /** The number of the likeliest class. */
+  override get mode(): Tensor {
+    return this.probs.argmax(-1).cast('i64');
+  }
   get #classes(): number {
     return this.logProbabilities.shape[this.shape.length];
   }
@@ -118,5 +130,51 @@ export class Categorical extends Distribution {
       .mul(log.eq(-Infinity).where(0, log)) // a class that a logit rules out adds nothing
       .sum([-1], false)
       .neg();
+  }
+}
+
+/** One of several classes, as a vector with a 1 in its place: `Categorical` with other draws. */
+export class OneHotCategorical extends Distribution {
+  readonly shape: Shape;
+  override readonly event: Shape;
+  /** The classes by number. */
+  readonly classes: Categorical;
+  constructor(by: ProbsOrLogits) {
+    super();
+    oneOf('OneHotCategorical', by);
+    this.classes = new Categorical(by);
+    this.shape = this.classes.shape;
+    this.event = this.classes.probs.shape.slice(-1);
+  }
+  /** The probabilities. */
+  get probs(): Tensor {
+    return this.classes.probs;
+  }
+  /** Their logarithms. */
+  get logits(): Tensor {
+    return this.classes.logits;
+  }
+  get mean(): Tensor {
+    return this.probs;
+  }
+  get variance(): Tensor {
+    return this.probs.mul(this.probs.affine(-1, 1));
+  }
+  override get mode(): Tensor {
+    return this.#vectors(this.classes.mode);
+  }
+  #vectors(numbers: Tensor): Tensor {
+    return numbers.oneHot(this.event[0]).cast(this.probs.dtype);
+  }
+  sample(shape: Shape = [], options: SampleOptions = {}): Tensor {
+    return this.#vectors(this.classes.sample(shape, options));
+  }
+  logProb(x: Parameter): Tensor {
+    const at = this.value(x, this.probs);
+    requireEach('OneHotCategorical', at, (v) => v.eq(0).logicalOr(v.eq(1)), '0 or 1');
+    return this.classes.logProb(at.argmax(-1).cast('i64'));
+  }
+  entropy(): Tensor {
+    return this.classes.entropy();
   }
 }

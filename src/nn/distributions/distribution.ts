@@ -1,5 +1,5 @@
 // What distributions have in common, and how their parameters are read.
-import { ArgumentError } from '../../base/errors.js';
+import { ArgumentError, UnsupportedError } from '../../base/errors.js';
 import { broadcastShapes, sameShape, type Shape } from '../../base/shape.js';
 import { noGrad } from '../../tensor/autograd.js';
 import { rand, type RandomOptions, tensor } from '../../tensor/create.js';
@@ -66,6 +66,18 @@ export abstract class Distribution {
   abstract logProb(x: Parameter): Tensor;
   /** The entropy, in nats. */
   abstract entropy(): Tensor;
+  /** The likeliest value of each. */
+  get mode(): Tensor {
+    throw new UnsupportedError(`${this.constructor.name}: its likeliest value is not here`);
+  }
+  /** The probability of a number up to x. */
+  cdf(x: Parameter): Tensor {
+    throw new UnsupportedError(`${this.constructor.name}: no cdf is here, at ${kind(x)}`);
+  }
+  /** The number that this share of all draws stays below: the inverse of cdf. */
+  icdf(share: Parameter): Tensor {
+    throw new UnsupportedError(`${this.constructor.name}: no icdf is here, at ${kind(share)}`);
+  }
   /** The standard deviation of each. */
   get stddev(): Tensor {
     return this.variance.sqrt();
@@ -74,7 +86,7 @@ export abstract class Distribution {
   protected value(x: Parameter, like: Tensor): Tensor {
     if (x instanceof Tensor) return x;
     if (typeof x === 'number') return made(x, like);
-    throw new ArgumentError(`${this.constructor.name}: logProb takes a tensor or a number, not ${kind(x)}`);
+    throw new ArgumentError(`${this.constructor.name}: a value to look up is a tensor or a number, not ${kind(x)}`);
   }
   /** The shape of a draw. */
   protected drawn(shape: Shape): number[] {

@@ -2,10 +2,11 @@
 import { UnsupportedError } from '../../base/errors.js';
 import type { Tensor } from '../../tensor/tensor.js';
 import { Exponential, Laplace, LogNormal, Normal, Uniform } from './continuous.js';
-import { Bernoulli, Categorical } from './discrete.js';
+import { Bernoulli, Categorical, OneHotCategorical } from './discrete.js';
 import { beside, Distribution } from './distribution.js';
 import { Beta, Gamma, logBeta } from './gamma.js';
-import { Independent } from './joint.js';
+import { Independent, MultivariateNormal } from './joint.js';
+import { Dirichlet } from './mixture.js';
 
 type Kl<D> = (p: D, q: D) => Tensor;
 // biome-ignore lint/suspicious/noExplicitAny: a row's function takes two of the row's own kind
@@ -64,6 +65,29 @@ const DIVERGENCES = new Map<Kind, Kl<Distribution>>([
     return of1.add(share(no, otherNo, q.logits.softplus().sub(p.logits.softplus())));
   }),
   row(Categorical, (p, q) => share(p.probs, q.probs, p.logProbabilities.sub(q.logProbabilities)).sum([-1], false)),
+  row(OneHotCategorical, (p, q) => klDivergence(p.classes, q.classes)),
+  row(Dirichlet, (p, q) => {
+    const [a, b] = [p.concentration, q.concentration];
+    const [all, others] = [a.sum([-1], true), b.sum([-1], true)];
+    return a
+      .sub(b)
+      .mul(a.digamma().sub(all.digamma()))
+      .add(b.lgamma())
+      .sub(a.lgamma())
+      .sum([-1], false)
+      .add(all.lgamma().sub(others.lgamma()).squeeze(-1));
+  }),
+  row(MultivariateNormal, (p, q) => {
+    const factor = q.scaleTril.solveTriangular(p.scaleTril);
+    const apart = q.scaleTril.solveTriangular(p.mean.sub(q.mean).unsqueeze(-1)).squeeze(-1);
+    const logs = q.scaleTril.diagonal().log().sub(p.scaleTril.diagonal().log()).sum([-1], false);
+    return factor
+      .sqr()
+      .sum([-2, -1], false)
+      .add(apart.sqr().sum([-1], false))
+      .affine(0.5, -0.5 * p.event[0])
+      .add(logs);
+  }),
   row(Independent, (p, q) => p.summed(klDivergence(p.base, q.base))),
 ]);
 

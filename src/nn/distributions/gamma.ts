@@ -55,7 +55,7 @@ export class Gamma extends Distribution {
  * Gamma numbers of rate 1 by Marsaglia and Tsang's way: cubes of stretched normal numbers, of which a few are drawn
  * again. Concentrations below 1 are drawn one higher and brought down by a power of a uniform number.
  */
-function standardGamma(concentration: Tensor, options: SampleOptions): Tensor {
+export function standardGamma(concentration: Tensor, options: SampleOptions): Tensor {
   const { shape, dtype, device } = concentration;
   if (sizeOf(shape) === 0) return concentration;
   // One stream for all rounds: a seed for each would draw the same numbers again.

@@ -96,14 +96,18 @@ export class Independent extends Distribution {
   get variance(): Tensor {
     return this.base.variance;
   }
+  override get mode(): Tensor {
+    return this.base.mode;
+  }
   sample(shape: Shape = [], options: SampleOptions = {}): Tensor {
     return this.base.sample(shape, options);
   }
   /** Numbers drawn so that gradients flow to the parameters, where the distribution has such draws. */
   rsample(shape: Shape = [], options: SampleOptions = {}): Tensor {
-    if (!(this.base instanceof Reparametrized))
+    const base = this.base as Partial<Reparametrized>;
+    if (typeof base.rsample !== 'function')
       throw new UnsupportedError(`Independent: draws of ${this.base.constructor.name} have no gradient`);
-    return this.base.rsample(shape, options);
+    return base.rsample(shape, options);
   }
   logProb(x: Parameter): Tensor {
     return this.summed(this.base.logProb(x));
