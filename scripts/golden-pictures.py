@@ -34,7 +34,8 @@ families = importlib.import_module('golden-families')
 AT = os.path.join(os.path.dirname(__file__), '..', 'test', 'golden', 'processors.json.br')
 SIZES = [(37, 23), (19, 45), (61, 52)]
 ALL = ['CLIP', 'Bit', 'ViT', 'Siglip', 'DeiT', 'Beit', 'ConvNext', 'MobileNetV1', 'MobileNetV2', 'EfficientNet',
-       'PoolFormer', 'Segformer', 'DINOv3ViT', 'MobileViT']
+       'PoolFormer', 'Segformer', 'DINOv3ViT', 'MobileViT', 'OwlViT',
+       'Owlv2']
 OLD = dict(do_normalize=True, do_resize=True)
 THIRDS = dict(image_mean=[0.485, 0.456, 0.406], image_std=[0.47853944, 0.4732864, 0.47434163])
 
@@ -86,6 +87,11 @@ def cases():
     yield 'DINOv3ViTImageProcessorFast', dict(size=square(32, 16), resample=3, rescale_factor=0.005)
     yield 'DINOv3ViTImageProcessorFast', dict(size=edge(16), do_convert_rgb=None, **THIRDS)
     yield 'ViTImageProcessor', dict(size=20, default_to_square=False, resample=1)
+    yield 'OwlViTFeatureExtractor', dict(**OLD, size=square(32), crop_size=square(20), do_center_crop=True, rescale=True)
+    yield 'Owlv2ImageProcessor', dict(size=square(96, 80), do_pad=True, resample=2, do_rescale=True, **THIRDS)
+    yield 'Owlv2ImageProcessor', dict(size=square(16, 70), do_pad=False)
+    yield 'Owlv2ImageProcessor', dict(size=square(5, 9), rescale_factor=0.01)
+    yield 'Owlv2ImageProcessor', dict(do_resize=False)
     # Pages: taller and wider paper than the pictures, turned or not.
     yield 'DonutFeatureExtractor', dict(size=[30, 44], do_align_long_axis=True, do_thumbnail=True, do_pad=True)
     yield 'DonutImageProcessor', dict(size=square(27, 51), resample=3, image_mean=[0.4, 0.5, 0.6])

@@ -4,7 +4,8 @@ python scripts/golden-prompted.py [NAME...]"""
 import base64, importlib, io, json, os, sys, tempfile
 scenes = importlib.import_module('golden-scenes')
 import numpy as np, torch  # noqa: E402
-from transformers import AutoModelForMaskGeneration  # noqa: E402
+from transformers import AutoModelForMaskGeneration, AutoModelForZeroShotObjectDetection  # noqa: E402
+from transformers import CLIPSegForImageSegmentation  # noqa: E402
 
 families, pictures = scenes.families, scenes.pictures
 SAM = dict(
@@ -18,8 +19,27 @@ SAM_B = dict(
     prompt_encoder_config=dict(SAM['prompt_encoder_config'], hidden_act='relu', layer_norm_eps=1e-2),
     mask_decoder_config=dict(SAM['mask_decoder_config'], hidden_act='gelu', attention_downsample_rate=4,
                              num_hidden_layers=3, num_multimask_outputs=2, iou_head_depth=4, layer_norm_eps=1e-2))
+# Words of a small vocabulary, and texts between a beginning and an end, which is the largest number.
+WORDS = ['<pad>', *'a photo of the cat dog on mat red'.split(), '<s>', '</s>']
+TEXTS = ['a photo of the cat', 'red mat', 'dog']
+SPOKEN = dict(vocab_size=12, hidden_size=16, intermediate_size=24, num_hidden_layers=2, num_attention_heads=2,
+              max_position_embeddings=10, pad_token_id=0, bos_token_id=10, eos_token_id=11)
+TOWER = dict(hidden_size=32, intermediate_size=40, num_hidden_layers=4, num_attention_heads=4, image_size=32, patch_size=8)
+WORDED = dict(text_config=SPOKEN, vision_config=TOWER, projection_dim=16)
+SHAPED = dict(WORDED, projection_dim=20, extract_layers=[1, 3], reduce_dim=12, decoder_num_attention_heads=2,
+              decoder_intermediate_size=20)
 PROMPTED = {
     AutoModelForMaskGeneration: {'sam': ('sam', SAM), 'sam-b': ('sam', SAM_B)},
+    AutoModelForZeroShotObjectDetection: {
+        'owlvit': ('owlvit', WORDED),
+        'owlv2': ('owlv2', dict(WORDED, vision_config=dict(TOWER, hidden_act='gelu', layer_norm_eps=1e-2))),
+    },
+    CLIPSegForImageSegmentation: {
+        'clipseg': ('clipseg', SHAPED),
+        'clipseg-b': ('clipseg', dict(SHAPED, text_config=dict(SPOKEN, eos_token_id=2), extract_layers=[0, 1, 2],
+                                      conditional_layer=2, use_complex_transposed_convolution=True,
+                                      vision_config=dict(TOWER, layer_norm_eps=1e-2))),
+    },
 }
 # Things that are asked for, in pixels of the picture that the model takes.
 POINTS = [[[3.0, 20.5], [17.0, 9.0]], [[30.0, 1.0], [12.5, 12.5]]]
@@ -44,7 +64,37 @@ def masks_of(model, seed):
     return found
 
 
-ANSWERS = {AutoModelForMaskGeneration: masks_of}
+def spoken():
+    """Numbers of the texts' words, and where they are."""
+    rows = [[10, *(WORDS.index(w) for w in text.split()), 11] for text in TEXTS]
+    time = max(map(len, rows))
+    ids = torch.tensor([row + [0] * (time - len(row)) for row in rows])
+    return dict(input_ids=ids, attention_mask=(ids > 0).long())
+
+
+def things_of(model, seed):
+    pixels = torch.randn(1, 3, 32, 32, generator=torch.Generator().manual_seed(seed))
+    with torch.no_grad():
+        out = model(pixel_values=pixels, **spoken())
+    found = {'pixels': pixels, 'ids': spoken()['input_ids'], 'mask': spoken()['attention_mask'],
+             'logits': out.logits, 'boxes': out.pred_boxes}
+    if 'objectness_logits' in out:
+        found['things'] = out.objectness_logits
+    return found
+
+
+def shapes_of(model, seed):
+    g = torch.Generator().manual_seed(seed)
+    pixels, other = torch.randn(1, 3, 48, 48, generator=g), torch.randn(1, 3, 32, 32, generator=g)
+    with torch.no_grad():
+        out = model(pixel_values=pixels.expand(len(TEXTS), -1, -1, -1), **spoken())
+        like = model(pixel_values=pixels, conditional_pixel_values=other)
+    return {'pixels': pixels, 'other': other, 'ids': spoken()['input_ids'], 'mask': spoken()['attention_mask'],
+            'logits': out.logits, 'like': like.logits}
+
+
+ANSWERS = {AutoModelForMaskGeneration: masks_of, AutoModelForZeroShotObjectDetection: things_of,
+           CLIPSegForImageSegmentation: shapes_of}
 
 
 def answers_of(make):
@@ -74,7 +124,35 @@ def masks_seen(model, picture):
             'pixels': values.flatten().tolist()[::37], 'answer': found}
 
 
-SEEN = {'sam': masks_seen}
+def things_seen(kind, fields):
+    def see(model, picture):
+        processor = getattr(pictures.transformers, f'{kind}ImageProcessorPil')(**fields)
+        pixels = processor(picture, return_tensors='pt')['pixel_values']
+        with torch.no_grad():
+            out = model(pixel_values=pixels, **spoken())
+        size = [(picture.height, picture.width)]
+        found = processor.post_process_object_detection(out, threshold=0.0, target_sizes=size)[0]
+        return {'file': {**fields, 'image_processor_type': f'{kind}ImageProcessor'}, 'shape': list(pixels.shape),
+                'pixels': pixels.flatten().tolist()[::37], 'words': WORDS, 'texts': TEXTS,
+                'answer': {k: v.tolist() for k, v in found.items()}}
+    return see
+
+
+def shapes_seen(model, picture):
+    fields = dict(size=dict(height=40, width=40))
+    pixels = pictures.transformers.ViTImageProcessorPil(**fields)(picture, return_tensors='pt')['pixel_values']
+    with torch.no_grad():
+        out = model(pixel_values=pixels.expand(len(TEXTS), -1, -1, -1), **spoken())
+    size = (picture.height, picture.width)
+    shares = torch.nn.functional.interpolate(out.logits[:, None], size, mode='bilinear').sigmoid()
+    return {'file': {**fields, 'image_processor_type': 'ViTImageProcessor'}, 'shape': list(pixels.shape),
+            'pixels': pixels.flatten().tolist()[::37], 'words': WORDS, 'texts': TEXTS,
+            'answer': [row.flatten()[::37].tolist() for row in shares]}
+
+
+SQUARE = dict(height=32, width=32)
+SEEN = {'sam': masks_seen, 'owlvit': things_seen('OwlViT', dict(size=SQUARE)),
+        'owlv2': things_seen('Owlv2', dict(size=SQUARE)), 'clipseg': shapes_seen}
 
 
 def seen(name):

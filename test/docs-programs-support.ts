@@ -116,12 +116,19 @@ export async function standIns(folder: string): Promise<ReadonlyMap<string, stri
       familyFolder(name, (f) => f, scenes),
       { 'preprocessor_config.json': seen[name].file },
     );
-  const asked = golden('families/prompted-seen.json') as Record<string, { file: object }>;
-  const answers = (name: string): string =>
-    filled(
+  const asked = golden('families/prompted-seen.json') as Record<string, { file: object; words?: readonly string[] }>;
+  const answers = (name: string): string => {
+    const { file, words } = asked[name];
+    const vocab = words && Object.fromEntries(words.map((w, i) => [w, i]));
+    const model = { type: 'WordLevel', vocab, unk_token: words?.[0] };
+    return filled(
       familyFolder(name, (f) => f, prompted),
-      { 'preprocessor_config.json': asked[name].file },
+      {
+        'preprocessor_config.json': file,
+        ...(words && { 'tokenizer.json': { model, pre_tokenizer: { type: 'WhitespaceSplit' } } }),
+      },
     );
+  };
   /** What writes 96 words, of pictures of this size. */
   const writes = (name: string, image_processor_type: string, size: object): string =>
     filled(
@@ -153,6 +160,8 @@ export async function standIns(folder: string): Promise<ReadonlyMap<string, stri
     ['nvidia/segformer-b0-finetuned-ade-512-512', sees('segformer-s')],
     ['Intel/dpt-large', sees('dpt')],
     ['facebook/sam-vit-base', answers('sam')],
+    ['google/owlv2-base-patch16-ensemble', answers('owlv2')],
+    ['CIDAS/clipseg-rd64-refined', answers('clipseg')],
     ['microsoft/trocr-base-handwritten', writes('trocr', 'ViTImageProcessor', { height: 20, width: 20 })],
     ['naver-clova-ix/donut-base-finetuned-cord-v2', writes('donut', 'DonutImageProcessor', { height: 32, width: 24 })],
     ['facebook/wav2vec2-base-960h', hears('wav2vec2')],

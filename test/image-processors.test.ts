@@ -36,8 +36,8 @@ const nameOf = (config: Readonly<Record<string, unknown>>): string =>
   String(config.image_processor_type ?? config.feature_extractor_type);
 for (const name of new Set(golden.processors.map(([config]) => nameOf(config))))
   test(`${name}: the numbers of transformers`, () => {
-    // PyTorch adds weighted numbers up in another order where numbers are resized; all else is bit for bit the same.
-    const bound = name.startsWith('DINOv3') ? 1e-6 : 0;
+    // PyTorch and SciPy add weighted numbers up in another order where numbers are resized; all else is bit for bit the same.
+    const bound = name.startsWith('DINOv3') || name.startsWith('Owlv2') ? 1e-6 : 0;
     for (const [config, outs] of golden.processors.filter(([other]) => nameOf(other) === name)) {
       const c = new Config(config, JSON.stringify(config));
       const processor = new PictureProcessor(c);

@@ -41,6 +41,7 @@ export {
   type Segmented,
 } from './scenes/scene-models.js';
 export { type FoundMask, type MaskPrompt, PromptedSegmenter, SeenPicture } from './scenes/prompted-segmenter.js';
+export { type WordedMask, ZeroShotDetector, ZeroShotSegmenter } from './scenes/worded-scenes.js';
 export { LetterSpeech, SoundClassifier } from './sound/sound-models.js';
 export { SoundTextModel } from './sound/sound-text.js';
 export { SpeechModel, type TranscribeOptions } from './sound/speech-model.js';

@@ -24,6 +24,8 @@ export const KINDS = [
   'object-detection',
   'segmentation',
   'mask-generation',
+  'zero-shot-detection',
+  'zero-shot-segmentation',
   'depth',
 ] as const;
 /** What a model is for: text generation, embeddings, pictures, speech and others. */

@@ -19,6 +19,8 @@ import { DEPTH_FAMILIES } from './scenes/depth.js';
 import { DPT_FAMILIES } from './scenes/dpt.js';
 import { DETR_FAMILIES } from './scenes/detr.js';
 import { RT_DETR_FAMILIES } from './scenes/rt-detr.js';
+import { CLIP_SEG_FAMILIES } from './scenes/clip-seg.js';
+import { OWL_FAMILIES } from './scenes/owl.js';
 import { SAM_FAMILIES } from './scenes/sam.js';
 import { YOLOS_FAMILIES } from './scenes/yolos.js';
 import { MOBILE_BERT_FAMILIES } from './encoders/mobile-bert.js';
@@ -90,6 +92,8 @@ export const MODELS: readonly ModelRow[] = [
   ...DEPTH_FAMILIES,
   ...DPT_FAMILIES,
   ...SAM_FAMILIES,
+  ...CLIP_SEG_FAMILIES,
+  ...OWL_FAMILIES,
 ];
 
 const namesOf = (row: ModelRow, format: ModelFormat): readonly string[] =>

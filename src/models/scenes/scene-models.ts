@@ -80,7 +80,11 @@ export async function opened<M extends Module>(
   }
 }
 /** A picture's own size: that of a tensor is the one that it has for the model. */
-function seen(image: ImageInput): { readonly input: ImageInput; readonly height: number; readonly width: number } {
+export function seen(image: ImageInput): {
+  readonly input: ImageInput;
+  readonly height: number;
+  readonly width: number;
+} {
   if (image instanceof Tensor) return { input: image, height: image.shape.at(-2) ?? 0, width: image.shape.at(-1) ?? 0 };
   const picture = pictureOf(image);
   return { input: picture, height: picture.height, width: picture.width };
@@ -143,7 +147,7 @@ export class ObjectDetector {
   }
 }
 const best = (row: readonly number[]): number => row.reduce((at, x, i) => (x > row[at] ? i : at), 0);
-function boxOf([x, y, w, h]: readonly number[], width: number, height: number): Box {
+export function boxOf([x, y, w, h]: readonly number[], width: number, height: number): Box {
   return {
     xmin: (x - w / 2) * width,
     ymin: (y - h / 2) * height,

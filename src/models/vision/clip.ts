@@ -6,7 +6,7 @@ import type { VarBuilder } from '../../nn/var-builder.js';
 import type { Tensor } from '../../tensor/tensor.js';
 import { Config } from '../files/config.js';
 import type { ModelRow } from '../model-row.js';
-import { nearestPlaces } from './places.js';
+import { nearestPlaces, stretched } from './places.js';
 import { chunks, type FeedForward, feedForward, keysMask, MultiHead, type PreNormBlock } from '../parts.js';
 import { reshaped, rowTable } from '../parts.js';
 import { blocksOf, Patches, sideLengths, type TowerConfig, type TowerNames } from './vit.js';
@@ -66,6 +66,9 @@ class TextTower extends Module {
   }
 }
 
+/** Patches of pictures of other sizes have the learnt position that is nearest, or one between those learnt. */
+type OtherSizes = 'nearest' | 'between';
+
 /** A learnt question to all patches, SigLIP's pooling. */
 class AttentionPool extends Module {
   readonly probe: Tensor;
@@ -100,29 +103,37 @@ export class VisionTower extends Module {
   readonly pool: AttentionPool | undefined;
   /** Rows and columns of patches of a picture of the size that was learnt. */
   readonly grid: readonly [rows: number, columns: number];
-  readonly #nearest: readonly [number, number] | undefined;
-  /** `nearest`: patches of pictures of other sizes have the learnt position that is nearest. */
-  constructor(vb: VarBuilder, c: VisionConfig, siglip: boolean, nearest = false) {
+  readonly #others: OtherSizes | undefined;
+  readonly #patch: readonly [number, number];
+  constructor(vb: VarBuilder, c: VisionConfig, siglip: boolean, others?: OtherSizes) {
     super();
     this.grid = [Math.floor(c.image[0] / c.patch[0]), Math.floor(c.image[1] / c.patch[1])];
-    this.#nearest = nearest ? c.patch : undefined;
+    this.#others = others;
+    this.#patch = c.patch;
     const e = vb.pp('embeddings');
     const count = this.grid[0] * this.grid[1];
     this.patches = new Patches(e.pp('patch_embedding'), c.channels, c.width, c.image, c.patch, siglip);
     this.classToken = siglip ? undefined : e.get([c.width], 'class_embedding');
     this.positions = rowTable(count + (siglip ? 0 : 1), c.width, e.pp('position_embedding'));
-    this.preNorm = siglip ? undefined : layerNorm(c.width, vb.pp('pre_layrnorm'), { eps: c.eps });
+    // OWL-ViT has it without the first one's slip.
+    const preNorm = vb.has('pre_layernorm.weight') ? 'pre_layernorm' : 'pre_layrnorm';
+    this.preNorm = siglip ? undefined : layerNorm(c.width, vb.pp(preNorm), { eps: c.eps });
     this.blocks = blocksOf(vb.pp('encoder.layers'), c, NAMES);
     this.postNorm = layerNorm(c.width, vb.pp('post_layernorm'), { eps: c.eps });
     this.pool = vb.has('head.probe') ? new AttentionPool(vb.pp('head'), c) : undefined;
   }
+  #positions(pixels: Tensor): Tensor {
+    const { weight } = this.positions;
+    const grid = this.#patch.map((side, i) => Math.floor(pixels.shape[2 + i] / side));
+    if (this.#others === 'nearest') return nearestPlaces(weight, grid);
+    const learnt = grid[0] === grid[1] && grid[0] * grid[1] === this.grid[0] * this.grid[1];
+    return this.#others && !learnt ? stretched(weight.unsqueeze(0), grid, 'cubic') : weight;
+  }
   /** What goes into the first block and what comes out of each, (b, places, width). */
   layers(pixels: Tensor): Tensor[] {
-    const near = this.#nearest;
-    let x = near ? this.patches.ofAny(pixels) : this.patches.forward(pixels);
+    let x = this.#others ? this.patches.ofAny(pixels) : this.patches.forward(pixels);
     if (this.classToken) x = this.classToken.reshape([1, 1, -1]).broadcastTo([x.shape[0], 1, x.shape[2]]).cat([x], 1);
-    const grid = near?.map((side, i) => Math.floor(pixels.shape[2 + i] / side));
-    x = x.add(grid ? nearestPlaces(this.positions.weight, grid) : this.positions.weight);
+    x = x.add(this.#positions(pixels));
     if (this.preNorm) x = this.preNorm.forward(x);
     const all = [x];
     for (const block of this.blocks) all.push((x = block.forward(x)));
@@ -170,13 +181,22 @@ export class ImageText extends Module {
     this.logitBias = parts.logitBias;
     this.pairwise = parts.pairwise;
   }
-  /** Vectors of length 1, (texts, width). SigLIP looks at padding too: give it no mask. */
-  embedText(ids: Tensor, mask?: Tensor): Tensor {
-    return unit(this.textProjection.forward(this.text.forward(ids, this.pairwise ? undefined : mask)));
+  /** Vectors of any length, (texts, width). SigLIP looks at padding too: give it no mask. */
+  textVectors(ids: Tensor, mask?: Tensor): Tensor {
+    return this.textProjection.forward(this.text.forward(ids, this.pairwise ? undefined : mask));
   }
-  embedImage(pixels: Tensor): Tensor {
+  /** Vectors of any length, (pictures, width). */
+  imageVectors(pixels: Tensor): Tensor {
     const x = this.vision.forward(pixels);
-    return unit(this.imageProjection ? this.imageProjection.forward(x) : x);
+    return this.imageProjection ? this.imageProjection.forward(x) : x;
+  }
+  /** Vectors of length 1, (texts, width). */
+  embedText(ids: Tensor, mask?: Tensor): Tensor {
+    return unit(this.textVectors(ids, mask));
+  }
+  /** Vectors of length 1, (pictures, width). */
+  embedImage(pixels: Tensor): Tensor {
+    return unit(this.imageVectors(pixels));
   }
   /** Logits (images, texts) of vectors of length 1. */
   logits(images: Tensor, texts: Tensor): Tensor {
@@ -231,10 +251,11 @@ function visionConfig(
   kind: 'clip' | 'siglip',
   sizes = VISION_SIZES,
   patch = kind === 'siglip' ? 16 : 32,
+  image = 224,
 ): VisionConfig {
   return {
     ...tower(v, kind, sizes),
-    image: v.has('image_size') ? sideLengths(v, 'image_size') : [224, 224],
+    image: v.has('image_size') ? sideLengths(v, 'image_size') : [image, image],
     patch: v.has('patch_size') ? sideLengths(v, 'patch_size') : [patch, patch],
     channels: v.count('num_channels', 3),
   };
@@ -242,7 +263,7 @@ function visionConfig(
 interface TowerKind {
   readonly kind: 'clip' | 'siglip';
   /** Patches of pictures of other sizes have the learnt position that is nearest. */
-  readonly nearest?: boolean;
+  readonly nearest?: true;
   readonly sizes?: typeof VISION_SIZES;
   readonly patch?: number;
 }
@@ -269,11 +290,24 @@ export function towerOf(
   const { kind, nearest, sizes, patch } = TOWERS[type];
   v.ignore('vision_use_head');
   const config = visionConfig(v, kind, sizes, patch);
-  return { tower: new VisionTower(vb, config, kind === 'siglip', nearest), width: config.width };
+  return { tower: new VisionTower(vb, config, kind === 'siglip', nearest && 'nearest'), width: config.width };
 }
 
-function imageText(c: Config, source: ModelSource, kind: 'clip' | 'siglip'): ImageText {
+/** What tells CLIP's kin apart. */
+export interface ImageTextStyle {
+  readonly kind: 'clip' | 'siglip';
+  /** Pictures may be of other sizes than the one that was learnt. */
+  readonly others?: OtherSizes;
+  /** A text's vector is where its largest number is, whatever a config says of ends. */
+  readonly largest?: true;
+  /** Where a config does not say: the longest text, a picture's side, a patch's. */
+  readonly unsaid?: { readonly positions: number; readonly image: number; readonly patch: number };
+}
+/** Both halves, by what a config says, under a name that another model gives them. */
+export function imageText(c: Config, source: ModelSource, style: ImageTextStyle, vb = source.builder): ImageText {
+  const { kind, others, largest } = style;
   const siglip = kind === 'siglip';
+  const unsaid = style.unsaid ?? { positions: siglip ? 64 : 77, image: 224, patch: siglip ? 16 : 32 };
   c.ignore(
     'logit_scale_init_value',
     'initializer_factor',
@@ -291,18 +325,17 @@ function imageText(c: Config, source: ModelSource, kind: 'clip' | 'siglip'): Ima
   const text: TextConfig = {
     ...tower(t, kind, textSizes),
     vocabSize: t.count('vocab_size', siglip ? 32000 : 49408),
-    positions: t.count('max_position_embeddings', siglip ? 64 : 77),
+    positions: t.count('max_position_embeddings', unsaid.positions),
     causal: !siglip,
     // Old configs of CLIP say 2 where the end token is the largest number.
-    vectorAt: siglip ? 'last' : eos === 2 ? 'largest' : eos,
+    vectorAt: siglip ? 'last' : largest || eos === 2 ? 'largest' : eos,
   };
-  const vision = visionConfig(v, kind);
-  const vb = source.builder;
+  const vision = visionConfig(v, kind, VISION_SIZES, unsaid.patch, unsaid.image);
   const size = siglip ? t.count('projection_size', text.width) : c.count('projection_dim', 512);
   const scalar = (name: string): Tensor => reshaped(vb.get(undefined, name), [1]);
   return new ImageText({
     text: new TextTower(vb.pp('text_model'), text),
-    vision: new VisionTower(vb.pp('vision_model'), vision, siglip),
+    vision: new VisionTower(vb.pp('vision_model'), vision, siglip, others),
     textProjection: siglip
       ? linear(text.width, size, vb.pp('text_model.head'))
       : linear(text.width, size, vb.pp('text_projection'), { bias: false }),
@@ -313,6 +346,6 @@ function imageText(c: Config, source: ModelSource, kind: 'clip' | 'siglip'): Ima
   });
 }
 export const IMAGE_TEXT_FAMILIES: readonly ModelRow[] = [
-  { kind: 'image-text', types: ['clip'], build: (c, source) => imageText(c, source, 'clip') },
-  { kind: 'image-text', types: ['siglip'], build: (c, source) => imageText(c, source, 'siglip') },
+  { kind: 'image-text', types: ['clip'], build: (c, source) => imageText(c, source, { kind: 'clip' }) },
+  { kind: 'image-text', types: ['siglip'], build: (c, source) => imageText(c, source, { kind: 'siglip' }) },
 ];

@@ -97,6 +97,23 @@ export class ImageClassifier {
   }
 }
 
+/** Texts as tokens (texts, time), and where they are. */
+export function textTokens(
+  model: ImageText,
+  tokenizer: Tokenizer,
+  texts: readonly string[],
+): Record<'ids' | 'mask', Tensor> {
+  const limit = model.text.maxTokens;
+  const rows = texts.map((t) => tokenizer.encode(t, { maxLength: limit }));
+  // SigLIP was trained on texts padded to their full length, and looks at the padding.
+  const time = model.pairwise ? limit : Math.max(...rows.map((r) => r.length));
+  const pad = tokenizer.roleId('pad') ?? 0;
+  const o = { shape: [rows.length, time], device: model.logitScale.device };
+  const ids = Int32Array.from(rows.flatMap((r) => [...r, ...Array<number>(time - r.length).fill(pad)]));
+  const mask = Float32Array.from(rows.flatMap((r) => Array.from({ length: time }, (_, i) => Number(i < r.length))));
+  return { ids: tensor(ids, o), mask: tensor(mask, o) };
+}
+
 /** Pictures and texts as vectors of one space (CLIP, SigLIP). */
 export class ImageTextModel {
   /** The network itself. */
@@ -120,16 +137,8 @@ export class ImageTextModel {
     return this.model.logitScale.device;
   }
   #texts(texts: readonly string[]): Tensor {
-    const limit = this.model.text.maxTokens;
-    const rows = texts.map((t) => this.tokenizer.encode(t, { maxLength: limit }));
-    // SigLIP was trained on texts padded to their full length, and looks at the padding.
-    const time = this.model.pairwise ? limit : Math.max(...rows.map((r) => r.length));
-    const pad = this.tokenizer.roleId('pad') ?? 0;
-    const shape = [rows.length, time];
-    const device = this.#device();
-    const ids = Int32Array.from(rows.flatMap((r) => [...r, ...Array<number>(time - r.length).fill(pad)]));
-    const mask = Float32Array.from(rows.flatMap((r) => Array.from({ length: time }, (_, i) => Number(i < r.length))));
-    return this.model.embedText(tensor(ids, { shape, device }), tensor(mask, { shape, device }));
+    const { ids, mask } = textTokens(this.model, this.tokenizer, texts);
+    return this.model.embedText(ids, mask);
   }
   #images(images: readonly ImageInput[]): Tensor {
     return this.model.embedImage(pixels(images, this.processor, this.#device()).cast(this.model.logitScale.dtype));

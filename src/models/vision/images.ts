@@ -7,6 +7,7 @@ import { MOST_PIXELS, type Picture } from '../../media/pictures.js';
 import { centerCrop, resize, resizeNumbers, SMOOTH_FILTERS } from '../../media/resize.js';
 import { Config, isObject } from '../files/config.js';
 import { type Fitting, pageFitting } from './page-pictures.js';
+import { squared, zoomed } from './square-pictures.js';
 import { divisorSizing, edgeSizing, longestSizing, multipleSizing, type Sizing } from './picture-sizes.js';
 
 export interface Size {
@@ -130,6 +131,8 @@ interface Processor {
   readonly pads?: true;
   /** The mean is never taken away, whatever files say; blue comes first unless files say otherwise. */
   readonly flips?: true;
+  /** Numbers, not bytes, are made square and resized as SciPy does it. */
+  readonly squares?: true;
   /** Zeros lie below and right of pictures, after all other steps, up to this size. */
   readonly fills?: Required<Pick<Size, 'height' | 'width'>>;
   /** It has no crop, whatever files say. */
@@ -150,7 +153,7 @@ const DETR: Processor = { ...PLAIN, colours: IMAGENET, pads: true, whole: true, 
 export const PROCESSORS: Readonly<Record<string, Processor>> = {
   CLIP: { ...CLIP, models: ['clip'] },
   Bit: { ...CLIP, models: ['dinov2'] },
-  ViT: { ...PLAIN, models: ['vit', 'vit_msn', 'vit_mae', 'swin', 'swinv2'] },
+  ViT: { ...PLAIN, models: ['vit', 'vit_msn', 'vit_mae', 'swin', 'swinv2', 'clipseg'] },
   Siglip: { ...PLAIN, resample: 3, square: false, models: ['siglip'] },
   DeiT: { ...PLAIN, size: square(256), resample: 3, crop: 224, crops: true, models: ['deit'] },
   Beit: { ...PLAIN, resample: 3, crop: 224, models: ['beit', 'data2vec-vision'] },
@@ -174,6 +177,8 @@ export const PROCESSORS: Readonly<Record<string, Processor>> = {
   },
   DPT: { ...PLAIN, resample: 3, colours: HALVES, sizing: multipleSizing, models: ['dpt', 'depth_anything'] },
   Donut: { ...PLAIN, colours: HALVES, fitting: pageFitting, whole: true },
+  OwlViT: { ...PLAIN, size: square(768), resample: 3, colours: CLIP_COLOURS, crop: 768, models: ['owlvit'] },
+  Owlv2: { ...PLAIN, size: square(960), colours: CLIP_COLOURS, squares: true, whole: true, models: ['owlv2'] },
   Sam: { ...PLAIN, colours: IMAGENET, sizing: longestSizing, fills: square(1024), models: ['sam'] },
   GLPN: { ...PLAIN, unnormed: true, sizing: divisorSizing, whole: true, models: ['glpn'] },
 };
@@ -227,6 +232,8 @@ export class PictureProcessor {
   readonly #crop: Required<Pick<Size, 'height' | 'width'>> | undefined;
   readonly #colours: Colours;
   readonly #flips: boolean;
+  /** Pictures become square, with nothing below or right of them: what a model says of shares is said of the square. */
+  readonly squares: boolean;
   /** Zeros lie around a picture up to this size. */
   readonly #fill: Required<Pick<Size, 'height' | 'width'>> | undefined;
 
@@ -243,7 +250,9 @@ export class PictureProcessor {
     if (kind.fills) this.#fill = this.#fillSaid(c, kind.fills);
     else c.only('pad_size', null, false);
     if (kind.pads) c.ignore('do_pad', 'pad_and_return_pixel_mask', 'format', 'do_convert_annotations');
-    else if (!kind.fitting && !kind.fills) c.only('do_pad', false);
+    else if (!kind.fitting && !kind.fills && !kind.squares) c.only('do_pad', false);
+    // An older word of OWL-ViT's files.
+    if (name.startsWith('Owl')) c.only('rescale', true);
     if (kind.sizing === multipleSizing) c.ignore('size_divisor');
     if (kind.flips) c.ignore('do_normalize', 'image_mean', 'image_std');
     else c.only('do_flip_channel_order', false);
@@ -266,6 +275,13 @@ export class PictureProcessor {
     else this.#size = this.#sizeSaid(c);
     this.#resample = c.count('resample', kind.resample);
     if (kind.numbers) this.#requireNumbers(c);
+    if (kind.squares) {
+      if (!c.flag('do_rescale', true))
+        throw new UnsupportedError(`${c.where}: do_rescale is ${c.json.do_rescale}; this processor is served with it`);
+      if (this.#size && this.#size.height === undefined)
+        throw new UnsupportedError(`${c.where}: size is ${JSON.stringify(c.get('size'))}; served are height and width`);
+    }
+    this.squares = kind.squares === true && c.flag('do_pad', true);
     this.#crop = this.#cropSaid(c);
     this.#colours = new Colours(c, kind.colours, {
       ...{ centred: kind.centred ?? false, single: kind.numbers ?? false, unnormed: kind.unnormed ?? false },
@@ -283,6 +299,15 @@ export class PictureProcessor {
         `${c.where}: pad_size is ${JSON.stringify(c.get('pad_size'))}; served are height and width`,
       );
     return { height, width };
+  }
+  #square(picture: Picture): Pixels {
+    const { width: w, height: h } = picture;
+    const scaled = this.#colours.scaled(picture);
+    const { data, side } = this.squares ? squared(scaled, [h, w]) : { data: scaled, side: 0 };
+    const from = this.squares ? ([side, side] as const) : ([h, w] as const);
+    if (!this.#size) return { data: this.#colours.normalized(data), height: from[0], width: from[1], shown: from };
+    const to = [this.#size.height as number, this.#size.width as number] as const;
+    return { data: this.#colours.normalized(zoomed(data, from, to)), height: to[0], width: to[1], shown: to };
   }
   /** Numbers (3, h, w) with zeros below and right of them. */
   #filled(
@@ -378,6 +403,7 @@ export class PictureProcessor {
       const sized = resizeNumbers(scaled, [picture.height, picture.width], [height, width], this.#resample);
       return { data: this.#colours.normalized(sized), height, width, shown: [height, width] };
     }
+    if (this.#kind.squares) return this.#square(picture);
     const resized = this.#resized(picture);
     const sized = this.#crop ? centerCrop(resized, this.#crop.width, this.#crop.height) : resized;
     const data = this.#colours.of(sized);
