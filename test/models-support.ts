@@ -27,6 +27,7 @@ type Stem =
   | 'speech'
   | 'sound-text'
   | 'scenes'
+  | 'segments'
   | 'captions'
   | 'prompted';
 const file = (name: string): string => findGolden('families', name) as string;
@@ -54,6 +55,9 @@ export const scenes = models('scenes');
 
 /** Models that are asked about pictures, by points or by words. */
 export const prompted = models('prompted');
+
+/** Models that answer with masks. */
+export const maskers = models('segments');
 
 /** Models that write what pictures show. */
 export const captions = models('captions');

@@ -40,6 +40,7 @@ export {
   type Segment,
   type Segmented,
 } from './scenes/scene-models.js';
+export type { MaskedThing, Panoptic, PanopticSegment } from './scenes/segments.js';
 export { type FoundMask, type MaskPrompt, PromptedSegmenter, SeenPicture } from './scenes/prompted-segmenter.js';
 export { type WordedMask, ZeroShotDetector, ZeroShotSegmenter } from './scenes/worded-scenes.js';
 export { LetterSpeech, SoundClassifier } from './sound/sound-models.js';

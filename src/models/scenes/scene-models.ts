@@ -11,7 +11,8 @@ import { loadModel } from '../load.js';
 import type { ModelKind } from '../model-row.js';
 import { type ImageInput, pictureOf, pixels, processorOf } from '../vision/image-models.js';
 import type { PictureProcessor } from '../vision/images.js';
-import type { DepthModel, DetectionModel, SegmentationModel } from './scene-model.js';
+import { type DepthModel, type DetectionModel, MaskingModel, type SegmentationModel } from './scene-model.js';
+import { type MaskedThing, type Panoptic, panopticOf, thingsOf } from './segments.js';
 
 /** A box in a picture, in pixels from its upper left corner. */
 export interface Box {
@@ -96,6 +97,10 @@ function run<T>(model: Module, processor: PictureProcessor | undefined, input: I
   scope(() => noGrad(() => void (made = make(pixels([input], processor, device).cast(dtype)))));
   return made as T;
 }
+function requireShare(call: string, name: string, share: number): number {
+  if (!(share >= 0 && share <= 1)) throw new ArgumentError(`${call}: ${name} is ${share}, not a number from 0 to 1`);
+  return share;
+}
 const flat = (t: Tensor): number[] => t.cast('f32').reshape([-1]).toArray() as number[];
 
 /** Pictures to things with their boxes (DETR and its kin, RT-DETR, YOLOS, Table Transformer). */
@@ -121,8 +126,7 @@ export class ObjectDetector {
     } = {},
   ): Promise<Detected[]> {
     const { threshold = 0.5 } = options;
-    if (!(threshold >= 0 && threshold <= 1))
-      throw new ArgumentError(`detect: threshold is ${threshold}, not a number from 0 to 1`);
+    requireShare('detect', 'threshold', threshold);
     const { input, height, width } = seen(image);
     const { labels, scores, most } = this.model;
     const { rows, boxes } = run(this.model, this.processor, input, (x) => {
@@ -156,7 +160,7 @@ export function boxOf([x, y, w, h]: readonly number[], width: number, height: nu
   };
 }
 
-/** Pictures to a class for each pixel (SegFormer). */
+/** Pictures to a class for each pixel (SegFormer, DPT), or to segments that are things of their own (Mask2Former). */
 export class ImageSegmenter {
   /** The network itself. */
   readonly model: SegmentationModel;
@@ -192,6 +196,47 @@ export class ImageSegmenter {
         return { label: this.model.labels[id], id, share: count / classes.length, mask };
       });
     return { width, height, classes, segments };
+  }
+  #masking(): MaskingModel {
+    if (this.model instanceof MaskingModel) return this.model;
+    throw new ArgumentError('segment: the model knows classes of places, not things one by one; segment() tells these');
+  }
+  /** Things one by one with their masks, the likeliest first; masks may lie over each other. */
+  async instances(
+    image: ImageInput,
+    options: {
+      /** From 0 to 1; 0.5 unless it is said. */
+      readonly threshold?: number;
+    } = {},
+  ): Promise<MaskedThing[]> {
+    const threshold = requireShare('instances', 'threshold', options.threshold ?? 0.5);
+    const model = this.#masking();
+    const { input, height, width } = seen(image);
+    return run(model, this.processor, input, (x) => thingsOf(model, model.masked(x), [height, width], threshold));
+  }
+  /** One segment for each pixel, or none. */
+  async panoptic(
+    image: ImageInput,
+    options: {
+      /** How likely a segment's class is at least, from 0 to 1; 0.5 unless it is said. */
+      readonly threshold?: number;
+      /** From where on a place belongs to a mask, from 0 to 1; 0.5 unless it is said. */
+      readonly maskThreshold?: number;
+      /** Of its own mask a segment keeps more than this share, or goes; 0.8 unless it is said. */
+      readonly overlap?: number;
+      /** Numbers of classes of which all there is becomes one segment: sky, road. */
+      readonly fuse?: readonly number[];
+    } = {},
+  ): Promise<Panoptic> {
+    const rules = {
+      threshold: requireShare('panoptic', 'threshold', options.threshold ?? 0.5),
+      maskThreshold: requireShare('panoptic', 'maskThreshold', options.maskThreshold ?? 0.5),
+      overlap: requireShare('panoptic', 'overlap', options.overlap ?? 0.8),
+      fuse: new Set(options.fuse),
+    };
+    const model = this.#masking();
+    const { input, height, width } = seen(image);
+    return run(model, this.processor, input, (x) => panopticOf(model, model.masked(x), [height, width], rules));
   }
   /** Gives the weights' memory back. */
   dispose(): void {

@@ -8,7 +8,7 @@ import { centerCrop, resize, resizeNumbers, SMOOTH_FILTERS } from '../../media/r
 import { Config, isObject } from '../files/config.js';
 import { type Fitting, pageFitting } from './page-pictures.js';
 import { squared, zoomed } from './square-pictures.js';
-import { divisorSizing, edgeSizing, longestSizing, multipleSizing, type Sizing } from './picture-sizes.js';
+import { divisorSizing, edgeSizing, longestSizing, multipleSizing, type Sizing, wholeSizing } from './picture-sizes.js';
 
 export interface Size {
   readonly height?: number;
@@ -170,6 +170,7 @@ export const PROCESSORS: Readonly<Record<string, Processor>> = {
   DINOv3ViT: { ...PLAIN, colours: IMAGENET, numbers: true, models: ['dinov3_vit'] },
   Gemma3: PLAIN,
   Detr: { ...DETR, models: ['detr', 'table-transformer', 'conditional_detr', 'deformable_detr'] },
+  Mask2Former: { ...DETR, sizing: wholeSizing, models: ['mask2former'] },
   Yolos: { ...DETR, sizing: (c) => edgeSizing(c, 16), models: ['yolos'] },
   RTDetr: {
     ...{ ...DETR, unnormed: true, models: ['rt_detr', 'rt_detr_v2'] },
@@ -258,7 +259,7 @@ export class PictureProcessor {
     else c.only('do_flip_channel_order', false);
     this.#flips = kind.flips === true && c.flag('do_flip_channel_order', true);
     // About maps of labels, which stand beside pictures in training.
-    c.ignore('do_reduce_labels', 'reduce_labels');
+    c.ignore('do_reduce_labels', 'reduce_labels', 'ignore_index', 'num_labels');
     // PoolFormer's older files say in one word what it does anyway.
     if (kind.shareOf === 'edges') c.only('do_resize_and_center_crop', true);
     // Gemma 3 may cut long pictures up, where it is asked to; PaliGemma's folders say how many tokens follow.

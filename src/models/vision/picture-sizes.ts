@@ -59,6 +59,16 @@ export function edgeSizing(c: Config, step = 1): Sizing {
       'width, or max_height and max_width',
   );
 }
+/** Mask2Former's: DETR's, and then up to whole multiples. */
+export function wholeSizing(c: Config): Sizing {
+  const step = c.count('size_divisor', 32);
+  const sized = edgeSizing(c);
+  const whole = (n: number): number => (step > 0 ? Math.ceil(n / step) * step : n);
+  return (height, width) => {
+    const [tall, wide] = sized(height, width);
+    return [whole(tall), whole(wide)];
+  };
+}
 /** DPT's: a height and a width, or what is nearest to them in the picture's own shape; sides are whole multiples. */
 export function multipleSizing(c: Config): Sizing {
   const size = typeof c.get('size') === 'number' ? undefined : c.inner('size');

@@ -23,6 +23,8 @@ export interface SwinConfig {
   readonly activation: string;
   readonly ratio: number;
   readonly biases: boolean;
+  /** Windows move where a picture is not larger than one, too, and may reach past its edges. */
+  readonly reaching?: boolean;
 }
 
 /** Rows of the table of distances for each pair of places in a window. */
@@ -55,11 +57,13 @@ class SwinBlock extends Module {
   readonly norm2: LayerNorm;
   readonly mlp: FeedForward;
   readonly #second: boolean;
+  readonly #reaching: boolean;
   readonly #window: number;
   readonly #shift: number;
   constructor(vb: VarBuilder, c: SwinConfig, { width, heads, window, shift, trained }: SwinWidth, moved: boolean) {
     super();
     this.#second = c.second;
+    this.#reaching = c.second || (c.reaching ?? false);
     this.#window = window;
     this.#shift = moved ? shift : 0;
     const biases = c.biases ? (c.second ? (['q', 'v', 'out'] as const) : undefined) : (['out'] as const);
@@ -100,7 +104,7 @@ class SwinBlock extends Module {
   #attend(x: Tensor, size: Size): Tensor {
     const [b, , c] = x.shape;
     const side = this.#window;
-    const shift = this.#second || Math.min(...size) > side ? this.#shift : 0;
+    const shift = this.#reaching || Math.min(...size) > side ? this.#shift : 0;
     const whole = size.map((n) => Math.ceil(n / side) * side) as unknown as Size;
     const picture = padded(x.reshape([b, ...size, c]), whole);
     const moved = shift > 0 ? picture.roll([-shift, -shift], [1, 2]) : picture;
@@ -119,7 +123,7 @@ class SwinBlock extends Module {
       const y = x.add(this.norm1.forward(this.#attend(x, size)));
       return y.add(this.norm2.forward(this.mlp.forward(y)));
     }
-    if (Math.min(...size) < this.#window)
+    if (!this.#reaching && Math.min(...size) < this.#window)
       throw new UnsupportedError(`swin: ${size.join(' x ')} places are fewer than window_size ${this.#window} a side`);
     const y = x.add(this.#attend(this.norm1.forward(x), size));
     return y.add(this.mlp.forward(this.norm2.forward(y)));
@@ -144,9 +148,10 @@ export class SwinStage extends Module {
     this.norm = last ? undefined : layerNorm((second ? 2 : 4) * width, vb.pp('downsample.norm'));
     this.merge = last ? undefined : linear(4 * width, 2 * width, vb.pp('downsample.reduction'), { bias: false });
   }
-  forward(x: Tensor, size: Size): { x: Tensor; size: Size } {
+  /** What goes on to the next stage, and what the blocks made, `seen`, of the size that was given. */
+  forward(x: Tensor, size: Size): { x: Tensor; size: Size; seen: Tensor } {
     const y = this.blocks.reduce((h, block) => block.forward(h, size), x);
-    if (!this.norm || !this.merge) return { x: y, size };
+    if (!this.norm || !this.merge) return { x: y, size, seen: y };
     const half = size.map((n) => Math.ceil(n / 2)) as unknown as Size;
     const [b, , c] = y.shape;
     const cut = padded(y.reshape([b, ...size, c]), [2 * half[0], 2 * half[1]])
@@ -156,7 +161,7 @@ export class SwinStage extends Module {
     const merged = this.#second
       ? this.norm.forward(this.merge.forward(joined))
       : this.merge.forward(this.norm.forward(joined));
-    return { x: merged, size: half };
+    return { x: merged, size: half, seen: y };
   }
 }
 
@@ -190,6 +195,11 @@ export class Swin extends VisionModel {
     this.labels = head.labels;
   }
   hidden(pixels: Tensor): Tensor {
+    const { x } = this.walk(pixels);
+    return this.norm?.forward(x) ?? x;
+  }
+  /** What comes out of the last stage, and what the blocks of each stage made, (b, places, width), with its size. */
+  walk(pixels: Tensor): { x: Tensor; seen: { places: Tensor; size: Size }[] } {
     checkPixels(pixels, this.patches.weight.shape[1]);
     const [, , ...patch] = this.patches.weight.shape;
     const [, , h, w] = pixels.shape;
@@ -202,8 +212,13 @@ export class Swin extends VisionModel {
       throw new UnsupportedError(`swin: ${x.shape[1]} places, the model has learnt ${this.positions.shape[1]} of them`);
     if (this.positions) x = x.add(this.positions);
     let size = places as unknown as Size;
-    for (const stage of this.stages) ({ x, size } = stage.forward(x, size));
-    return this.norm?.forward(x) ?? x;
+    const seen = this.stages.map((stage) => {
+      const made = stage.forward(x, size);
+      const map = { places: made.seen, size };
+      ({ x, size } = made);
+      return map;
+    });
+    return { x, seen };
   }
   pooled(hidden: Tensor): Tensor {
     return hidden.mean([1]);
@@ -218,7 +233,7 @@ const within = (name: string): string =>
     .replace('attention.output.dense.', 'attention.o_proj.')
     .replace('intermediate.dense.', 'mlp.fc1.')
     .replace(/(\d\.)output\.dense\./, '$1mlp.fc2.');
-function readSwin(c: Config, source: ModelSource, own: VarBuilder, type: string): SwinParts {
+function readSwin(c: Config, source: ModelSource, own: VarBuilder, type: string, reaching = false): SwinParts {
   ignoreStages(c);
   // Published folders have these; patches and merged places are always normed.
   c.ignore('path_norm', 'patch_norm');
@@ -235,6 +250,7 @@ function readSwin(c: Config, source: ModelSource, own: VarBuilder, type: string)
     activation: c.activation('hidden_act', 'gelu'),
     ratio: c.number('mlp_ratio', 4),
     biases: c.flag('qkv_bias', true),
+    reaching,
   };
   const vb = source.names.some((n) => n.includes('.attention.q_proj.')) ? own.rename(within) : own;
   source.ignore(/\.(relative_position_index|relative_coords_table)$/);
@@ -262,13 +278,16 @@ function readSwin(c: Config, source: ModelSource, own: VarBuilder, type: string)
     patchNorm: layerNorm(first, e.pp('norm')),
     positions: c.flag('use_absolute_embeddings', false) ? e.get([1, places, first], 'position_embeddings') : undefined,
     stages,
-    norm: type === 'donut-swin' ? undefined : layerNorm(width, vb.pp('layernorm'), { eps: config.eps }),
+    norm: type === 'donut-swin' || reaching ? undefined : layerNorm(width, vb.pp('layernorm'), { eps: config.eps }),
     width,
   };
 }
 /** The network alone, of a family and under a name that another model gives it. */
 export const swinAt = (c: Config, source: ModelSource, vb: VarBuilder, type: string): Swin =>
   new Swin(readSwin(c, source, vb, type), { classifier: undefined, labels: [] });
+/** The same as the network whose maps another model reads. */
+export const swinMapsAt = (c: Config, source: ModelSource, vb: VarBuilder): Swin =>
+  new Swin(readSwin(c, source, vb, 'swin', true), { classifier: undefined, labels: [] });
 function swin(c: Config, source: ModelSource): Swin {
   const type = c.text('model_type');
   const inside = source.names.some((n) => n.startsWith(`${type}.`));

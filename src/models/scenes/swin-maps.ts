@@ -1,0 +1,80 @@
+// Maps of several sizes from a Swin or a ResNet inside a network for scenes.
+import { UnsupportedError } from '../../base/errors.js';
+import { type LayerNorm, layerNorm } from '../../nn/layers.js';
+import { Module } from '../../nn/module.js';
+import type { VarBuilder } from '../../nn/var-builder.js';
+import type { Tensor } from '../../tensor/tensor.js';
+import type { Config } from '../files/config.js';
+import type { ModelSource } from '../files/source.js';
+import type { ResNet } from '../vision/resnet.js';
+import { type Swin, swinMapsAt } from '../vision/swin.js';
+import { backboneMaps } from './backbone.js';
+
+/** What makes maps (b, channels, h, w) of pictures, the largest first. */
+export abstract class MapMaker extends Module {
+  /** Of each map. */
+  abstract readonly channels: readonly number[];
+  abstract maps(pixels: Tensor): Tensor[];
+}
+class SwinMaps extends MapMaker {
+  readonly body: Swin;
+  readonly norms: readonly LayerNorm[];
+  readonly channels: readonly number[];
+  readonly #stages: readonly number[];
+  constructor(vb: VarBuilder, body: Swin, first: number, stages: readonly number[]) {
+    super();
+    this.body = body;
+    this.#stages = stages;
+    this.channels = stages.map((i) => first * 2 ** (i - 1));
+    this.norms = stages.map((i, k) => layerNorm(this.channels[k], vb.pp(`hidden_states_norms.stage${i}`)));
+  }
+  maps(pixels: Tensor): Tensor[] {
+    const { seen } = this.body.walk(pixels);
+    return this.#stages.map((stage, i) => {
+      const { places, size } = seen[stage - 1];
+      const [b] = places.shape;
+      return this.norms[i]
+        .forward(places)
+        .transpose(1, 2)
+        .reshape([b, this.channels[i], ...size]);
+    });
+  }
+}
+class ResNetMaps extends MapMaker {
+  readonly body: ResNet;
+  readonly channels: readonly number[];
+  readonly #taken: readonly number[];
+  constructor(body: ResNet, taken: readonly number[]) {
+    super();
+    this.body = body;
+    this.#taken = taken;
+    this.channels = taken.map((i) => body.channels[i]);
+  }
+  maps(pixels: Tensor): Tensor[] {
+    const all = this.body.maps(pixels);
+    return this.#taken.map((i) => all[i]);
+  }
+}
+
+/** The network that a config's backbone_config tells of, under a name. */
+export function mapMakerAt(c: Config, source: ModelSource, path: string): MapMaker {
+  const inner = c.inner('backbone_config');
+  if (inner?.get('model_type') !== 'swin') {
+    const { body, taken } = backboneMaps(c, source, path, [1, 2, 3, 4]);
+    return new ResNetMaps(body, taken);
+  }
+  c.ignore('use_timm_backbone', 'backbone', 'backbone_kwargs', 'use_pretrained_backbone');
+  inner.ignoreBooks();
+  const at = source.builder.pp(path);
+  const inside = source.names.some((n) => n.startsWith(`${path}.swin.embeddings.`)) ? at.pp('swin') : at;
+  source.ignore(new RegExp(`^${path.replaceAll('.', '\\.')}\\.(swin\\.)?layernorm\\.`));
+  const body = swinMapsAt(inner, source, inside);
+  const { length } = inner.numbers('depths');
+  const features = inner.has('out_features') ? inner.texts('out_features') : [`stage${length}`];
+  const stages = features.map((name) => Number(/^stage(\d+)$/.exec(name)?.[1]));
+  if (stages.some((i) => !(i >= 1 && i <= length)))
+    throw new UnsupportedError(
+      `${c.where}: backbone_config.out_features is ${JSON.stringify(features)}; the network has ${length} stages`,
+    );
+  return new SwinMaps(at, body, inner.count('embed_dim', 96, 1), stages);
+}
