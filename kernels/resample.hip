@@ -1,8 +1,9 @@
 // Resizing: nearest neighbours and bilinear, under Candle's names and with its parameters, and the gradient. Launches:
 // src/backends/gpu/resample.ts.
 //
-// A thread an element, any grid; info holds dims then strides of the source; w is dimension 2 and h dimension 3 of
-// nearest2d, the other way round of bilinear. bilinear_grad: each source pixel gathers from the pixels it was spread
+// A thread makes one pixel of some planes, since all planes are read at the same places with the same weights; any
+// grid. info holds dims then strides of the source; w is dimension 2 and h dimension 3 of nearest2d, the other way
+// round of bilinear. bilinear_grad: each source pixel gathers from the pixels it was spread
 // to, so sums have one order.
 #include "block.h"
 #include "settle.h"
@@ -12,13 +13,45 @@ WICK_FN u64 nearest(u64 i, double scale, u64 length) {
   const u64 at = (u64)((double)i * scale);
   return at < length ? at : length - 1;
 }
+constexpr u32 PLANES = 8;
+/** The planes of one thread: `here` from `first` on, which lie where `next` says, one after another. */
+struct SomePlanes {
+  u64 pixel, first;
+  u32 here;
+  u64 image, channel, channels, image_step, channel_step;
+  WICK_MEMBER SomePlanes(u64 i, u64 pixels, u64 planes) {
+    const u64 group = i / pixels;
+    pixel = i - group * pixels, first = group * PLANES;
+    here = planes - first < PLANES ? (u32)(planes - first) : PLANES;
+  }
+  WICK_MEMBER void lie(u64 count, u64 of_image, u64 of_channel) {
+    channels = count, image_step = of_image, channel_step = of_channel;
+    image = first / channels, channel = first - image * channels;
+  }
+  WICK_MEMBER u64 next() {
+    const u64 at = image * image_step + channel * channel_step;
+    if (++channel == channels) channel = 0, image++;
+    return at;
+  }
+};
+WICK_FN u64 plane_groups(u64 planes) { return (planes + PLANES - 1) / PLANES; }
 template <class S>
 WICK_FN void nearest2d(u64 w_out, u64 h_out, double w_scale, double h_scale, const size_t* info, const S* src, S* dst) {
   const size_t *x = info, *xs = info + 4;
-  GRID_STRIDE(i, x[0] * x[1] * w_out * h_out) {
-    const u64 z = nearest(i % h_out, h_scale, x[3]), y = nearest(i / h_out % w_out, w_scale, x[2]),
-              plane = i / h_out / w_out;
-    dst[i] = src[plane / x[1] * xs[0] + plane % x[1] * xs[1] + y * xs[2] + z * xs[3]];
+  const u64 pixels = w_out * h_out, planes = x[0] * x[1];
+  GRID_STRIDE(i, pixels * plane_groups(planes)) {
+    SomePlanes some(i, pixels, planes);
+    some.lie(x[1], xs[0], xs[1]);
+    const u64 row = some.pixel / h_out, y = nearest(row, w_scale, x[2]),
+              z = nearest(some.pixel - row * h_out, h_scale, x[3]);
+    const S* from = src + y * xs[2] + z * xs[3];
+    S v[PLANES];
+#pragma unroll
+    for (u32 k = 0; k < PLANES; k++)
+      if (k < some.here) v[k] = from[some.next()];
+#pragma unroll
+    for (u32 k = 0; k < PLANES; k++)
+      if (k < some.here) dst[(some.first + k) * pixels + some.pixel] = v[k];
   }
 }
 template <class S> WICK_FN void nearest1d(u64 l_out, double l_scale, const size_t* info, const S* src, S* dst) {
@@ -56,16 +89,36 @@ template <class S>
 WICK_FN void bilinear(u64 w_out, u64 h_out, bool corners, double step_h, double step_w, const u64* info, const S* src,
                       S* dst) {
   const u64 *x = info, *xs = info + 4;
-  GRID_STRIDE(i, x[0] * x[1] * h_out * w_out) {
-    const Between c = between((i64)(i % w_out), step_w, corners, (i64)x[3]),
-                  r = between((i64)(i / w_out % h_out), step_h, corners, (i64)x[2]);
-    const u64 plane = i / w_out / h_out;
-    const S* from = src + plane / x[1] * xs[0] + plane % x[1] * xs[1];
-    const auto at = [&](i64 y, i64 z) { return (double)to_compute(from[(u64)y * xs[2] + (u64)z * xs[3]]); };
-    // Candle's order, with the multiply-adds its compiler makes of it: integers are cut off, and a last bit would show.
-    const double top = fmag(at(r.low, c.low), 1 - c.weight, at(r.low, c.high) * c.weight);
-    const double bottom = fmag(at(r.high, c.low), 1 - c.weight, at(r.high, c.high) * c.weight);
-    dst[i] = rounded<S>(fmag(top, 1 - r.weight, bottom * r.weight));
+  const u64 pixels = h_out * w_out, planes = x[0] * x[1];
+  GRID_STRIDE(i, pixels * plane_groups(planes)) {
+    SomePlanes some(i, pixels, planes);
+    some.lie(x[1], xs[0], xs[1]);
+    const u64 row = some.pixel / w_out;
+    const Between c = between((i64)(some.pixel - row * w_out), step_w, corners, (i64)x[3]),
+                  r = between((i64)row, step_h, corners, (i64)x[2]);
+    const u64 top = (u64)r.low * xs[2], bottom = (u64)r.high * xs[2], left = (u64)c.low * xs[3],
+              right = (u64)c.high * xs[3];
+#pragma unroll
+    for (u32 some_of = 0; some_of < PLANES; some_of += 4) {
+      S v[4][4];
+#pragma unroll
+      for (u32 k = 0; k < 4; k++) {
+        if (some_of + k >= some.here) continue;
+        const S* from = src + some.next();
+        v[k][0] = from[top + left], v[k][1] = from[top + right];
+        v[k][2] = from[bottom + left], v[k][3] = from[bottom + right];
+      }
+#pragma unroll
+      for (u32 k = 0; k < 4; k++) {
+        if (some_of + k >= some.here) continue;
+        const auto at = [&](int corner) { return (double)to_compute(v[k][corner]); };
+        // Candle's order, with the multiply-adds its compiler makes of it: integers are cut off, and a last bit would
+        // show.
+        const double above = fmag(at(0), 1 - c.weight, at(1) * c.weight);
+        const double below = fmag(at(2), 1 - c.weight, at(3) * c.weight);
+        dst[(some.first + some_of + k) * pixels + some.pixel] = rounded<S>(fmag(above, 1 - r.weight, below * r.weight));
+      }
+    }
   }
 }
 
@@ -89,18 +142,27 @@ WICK_FN double share(const Between& b, i64 y) {
 template <class S>
 WICK_FN void bilinear_grad(const S* grad, S* dx, u64 planes, i64 h, i64 w, i64 h_out, i64 w_out, bool corners,
                            double step_h, double step_w) {
-  GRID_STRIDE(i, planes * (u64)(h * w)) {
-    const i64 z = (i64)(i % (u64)w), y = (i64)(i / (u64)w % (u64)h);
-    const S* from = grad + i / (u64)(h * w) * (u64)(h_out * w_out);
+  const u64 pixels = (u64)(h * w), shown_by = (u64)(h_out * w_out);
+  GRID_STRIDE(i, pixels * plane_groups(planes)) {
+    const SomePlanes some(i, pixels, planes);
+    const i64 y = (i64)(some.pixel / (u64)w), z = (i64)some.pixel - y * w;
+    const S* from = grad + some.first * shown_by;
     const Shown rows = shown(y, step_h, corners, h, h_out), cols = shown(z, step_w, corners, w, w_out);
-    double sum = 0;
+    double sum[PLANES] = {};
     for (i64 r = rows.first; r <= rows.last; r++) {
       const double part = share(between(r, step_h, corners, h), y);
       if (part == 0) continue;
       UNROLL(1, 1)
-      for (i64 c = cols.first; c <= cols.last; c++)
-        sum += (double)to_compute(from[r * w_out + c]) * (part * share(between(c, step_w, corners, w), z));
+      for (i64 c = cols.first; c <= cols.last; c++) {
+        const double weight = part * share(between(c, step_w, corners, w), z);
+        const S* pixel = from + (u64)(r * w_out + c);
+#pragma unroll
+        for (u32 k = 0; k < PLANES; k++)
+          if (k < some.here) sum[k] += (double)to_compute(pixel[k * shown_by]) * weight;
+      }
     }
-    dx[i] = round_to<S>(sum);
+#pragma unroll
+    for (u32 k = 0; k < PLANES; k++)
+      if (k < some.here) dx[(some.first + k) * pixels + some.pixel] = round_to<S>(sum[k]);
   }
 }

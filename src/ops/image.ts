@@ -172,7 +172,9 @@ function interpolateOf(x: Tensor, o: InterpolateOptions): Tensor {
       : rank === 2
         ? x.adaptiveAvgPool2d(size as [number, number])
         : x.adaptiveAvgPool3d(size);
-  // The one mode with kernels of its own, for its gradient, too.
+  // Modes with kernels of their own, the second for its gradient, too.
+  if (mode === 'nearest' && rank === 2 && (!scale || scale.every(Number.isInteger)))
+    return x.upsampleNearest2d(size as [number, number]);
   if (mode === 'bilinear' && !antialias)
     return x.upsampleBilinear2d(size as [number, number], {
       alignCorners,

@@ -189,6 +189,7 @@ export const resample = rows({
       { inputs: [{ shape: [2, 3, 4, 5] }], params: { size: [8, 10] } },
       { inputs: [{ shape: [1, 2, 4, 5] }], params: { size: [7, 3] } },
       { inputs: [{ shape: [2, 1, 3, 3] }], params: { size: [3, 9] } },
+      { inputs: [{ shape: [3, 7, 2, 3] }], params: { size: [3, 4] } },
     ],
     errors: (): readonly ErrorSample<NearestParams>[] => [
       {
@@ -255,6 +256,7 @@ export const resample = rows({
       { inputs: [{ shape: [1, 2, 4, 5] }], params: bilinear(7, 3, true) },
       { inputs: [{ shape: [1, 1, 3, 4] }], params: bilinear(1, 9, true) },
       { inputs: [{ shape: [1, 2, 3, 4] }], params: bilinear(6, 9, false, [2.1, 2.3]) },
+      { inputs: [{ shape: [3, 7, 2, 3] }], params: bilinear(3, 4, false) },
     ],
     errors: (): readonly ErrorSample<BilinearParams>[] => [
       {
@@ -314,6 +316,7 @@ export const resample = rows({
     samples: (): readonly Sample<BilinearBackwardParams>[] => [
       { inputs: [{ shape: [2, 3, 8, 10] }], params: { ...bilinear(8, 10, false), inputSize: [4, 5] } },
       { inputs: [{ shape: [1, 2, 7, 3] }], params: { ...bilinear(7, 3, true), inputSize: [4, 5] } },
+      { inputs: [{ shape: [3, 7, 3, 4] }], params: { ...bilinear(3, 4, false), inputSize: [2, 3] } },
     ],
     errors: (): readonly ErrorSample<BilinearBackwardParams>[] => [
       {

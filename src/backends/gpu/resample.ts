@@ -3,7 +3,7 @@ import type { DType } from '../../base/dtype.js';
 import { KernelModule, REAL_TYPES, typed } from '../../kernels/declare.js';
 import type { RowOf } from '../../ops/op.js';
 import { CONV_TYPES } from './conv.js';
-import { type FamilyPlan, launch, type Launches, places, single, strideGrid } from './plan.js';
+import { ceilDiv, type FamilyPlan, launch, type Launches, places, single, strideGrid } from './plan.js';
 
 export const RESAMPLE = new KernelModule('resample');
 const picture = (T: string) => ({ info: 'const size_t*', src: `const ${T}*`, dst: `${T}*` }) as const;
@@ -42,18 +42,26 @@ const bilinearGrad = RESAMPLE.forTypes(REAL_TYPES, 'bilinear_grad', (T) => ({
 }));
 
 type Type = (typeof CONV_TYPES)[number];
+/** A thread makes one pixel of so many planes: PLANES. */
+const PLANES = 8;
+const planeGrid = (planes: number, pixels: number): number => strideGrid(ceilDiv(planes, PLANES) * pixels);
 const PICTURE = places('info', 'src', 'dst');
 
 /** Nearest neighbour. Buffers: src, dst (contiguous), info: dims then strides of src. */
 export function nearestLaunch(d: DType, planes: number, input: readonly number[], output: readonly number[]): Launches {
   const dtype = d as Type;
   const [first, second] = input.map((n, i) => n / output[i]);
-  const grid = strideGrid(planes * output.reduce((a, b) => a * b, 1));
   if (output.length === 1)
-    return single(launch(nearest1d, { dtype }, grid, 256, { l_out: output[0], l_scale: first, ...PICTURE }));
+    return single(
+      launch(nearest1d, { dtype }, strideGrid(planes * output[0]), 256, {
+        l_out: output[0],
+        l_scale: first,
+        ...PICTURE,
+      }),
+    );
   // Candle says width for the first of the two.
   const args = { w_out: output[0], h_out: output[1], w_scale: first, h_scale: second, ...PICTURE };
-  return single(launch(nearest2d, { dtype }, grid, 256, args));
+  return single(launch(nearest2d, { dtype }, planeGrid(planes, output[0] * output[1]), 256, args));
 }
 
 /** Bilinear. Buffers: src, dst (contiguous), info: dims then strides of src. */
@@ -66,7 +74,7 @@ export function bilinearLaunch(
 ): Launches {
   const has = scale ? 1 : 0;
   return single(
-    launch(bilinear, { dtype: d as Type }, strideGrid(planes * h * w), 256, {
+    launch(bilinear, { dtype: d as Type }, planeGrid(planes, h * w), 256, {
       w_out: w,
       h_out: h,
       align_corners: alignCorners ? 1 : 0,
@@ -91,7 +99,7 @@ export function bilinearGradLaunch(
     alignCorners ? (output[i] > 1 ? (input[i] - 1) / (output[i] - 1) : 0) : scale ? 1 / scale[i] : input[i] / output[i];
   const dtype = d as (typeof REAL_TYPES)[number];
   return single(
-    launch(bilinearGrad, { dtype }, strideGrid(planes * input[0] * input[1]), 256, {
+    launch(bilinearGrad, { dtype }, planeGrid(planes, input[0] * input[1]), 256, {
       ...places('grad', 'dx'),
       planes,
       h: input[0],
