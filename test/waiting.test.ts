@@ -2,8 +2,8 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { GpuBackend } from '../src/backends/gpu/gpu.js';
-import { customGrad, type DType, keep, ones, randn, scope, type Tensor } from '../src/index.js';
-import { Module, recompute } from '../src/nn/index.js';
+import { customGrad, type DType, keep, ones, rand, randn, scope, type Tensor } from '../src/index.js';
+import { losses, Module, recompute } from '../src/nn/index.js';
 import { composed } from '../src/tensor/composing.js';
 import type { Device } from '../src/tensor/device.js';
 import { castInto, storeRows } from '../src/tensor/dispatch.js';
@@ -52,7 +52,6 @@ const FORMULAS: Readonly<Record<string, (x: Tensor, y: Tensor, z: Tensor) => Ten
   logAddExp: (x, y) => x.logAddExp(y),
   addcmul: (x, y, z) => x.addcmul(y, z, 0.5),
   addcdiv: (x, y, z) => x.addcdiv(y, z, 0.5),
-  huber: (x, y) => x.huber(y, { reduction: 'none' }),
   dropout: (x, y) => x.dropout(0.25, y),
   sinc: (x) => x.sinc(),
   logit: (x) => x.logit(0.1),
@@ -60,6 +59,13 @@ const FORMULAS: Readonly<Record<string, (x: Tensor, y: Tensor, z: Tensor) => Ten
   copysign: (x, y) => x.copysign(y),
   heaviside: (x, y) => x.heaviside(y),
   softcap: (x) => x.softcap(3),
+};
+
+/** Losses with the gradient of what is predicted, and how many kernels both take. */
+const LOSSES: Readonly<Record<string, readonly [f: (x: Tensor, y: Tensor) => Tensor, alone: number, both: number]>> = {
+  huber: [(x, y) => losses.huber(x, y), 2, 5],
+  smoothL1: [(x, y) => losses.smoothL1(x, y, { beta: 0.5 }), 2, 7],
+  bce: [(x, y) => losses.bce(x, y), 2, 5],
 };
 
 for (const { name, device: found, missing } of testDevices('sim:32')) {
@@ -79,6 +85,14 @@ for (const { name, device: found, missing } of testDevices('sim:32')) {
         );
         assert.deepEqual(bits(got as Tensor), bits(plain as Tensor));
       });
+  for (const [what, [f, alone, both]] of Object.entries(LOSSES))
+    run(`${what} is ${alone} launches, with its gradient ${both}`, (d) => {
+      const [x, y] = [1, 2].map((seed) => rand([9, 41], { device: d, seed }));
+      const step = (): unknown => f(x.requireGrad(), y).backward();
+      const plain = (): unknown => f(x.requireGrad(false), y);
+      for (const warm of [step, plain]) warm();
+      assert.deepEqual([launches(d, 1, plain), launches(d, 1, step)], [alone, both]);
+    });
   for (const [what, f] of Object.entries(MIXED))
     run(`${what} is no more launches and the same bits`, (d) => {
       const x = randn([9, 41], { device: d, seed: 1 });

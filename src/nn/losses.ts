@@ -12,6 +12,7 @@ import {
   requireWithin,
 } from '../ops/functional.js';
 import { requireOptions } from '../ops/kernel-row.js';
+import { composed } from '../tensor/composing.js';
 import { innermost } from '../tensor/levels.js';
 import { Tensor } from '../tensor/tensor.js';
 
@@ -90,13 +91,12 @@ export function smoothL1(x: Tensor, y: Tensor, options: SmoothL1Options = {}): T
   sameShapes('smoothL1', x, y);
   const { beta = 1 } = options;
   if (!(beta >= 0)) throw new ArgumentError(`smoothL1: beta ${beta} is not a number of at least 0`);
-  const d = x.sub(y.cast(x.dtype)).abs();
-  if (beta === 0) return reduced('smoothL1', d, options.reduction);
-  return reduced(
-    'smoothL1',
-    d.lt(beta).where(d.sqr().affine(0.5 / beta, 0), d.affine(1, -0.5 * beta)),
-    options.reduction,
-  );
+  return composed(() => {
+    const target = y.cast(x.dtype);
+    if (beta === 0) return reduced('smoothL1', x.sub(target).abs(), options.reduction);
+    const each = x.huberEach(target, beta);
+    return reduced('smoothL1', beta === 1 ? each : each.affine(1 / beta, 0), options.reduction);
+  });
 }
 
 const onHost = (t: Tensor): boolean => ['cpu', 'reference'].includes(t.device.name) && !innermost();
@@ -112,15 +112,6 @@ function requireProbabilities(op: string, p: Tensor): void {
     );
 }
 /**
- * The logarithm, at least -100. There it is as steep as PyTorch lets it be, so that a probability of 0 or 1 has a
- * gradient to leave by, and not NaN.
- */
-function boundedLog(x: Tensor): Tensor {
-  const low = x.ge(0).logicalAnd(x.le(Math.exp(-100)));
-  const steep = x.dtype === 'f16' ? 65504 : 1e12;
-  return low.where(x.sub(x.detach()).affine(steep, -100), low.where(x.onesLike(), x).log());
-}
-/**
  * Binary cross entropy of probabilities; logarithms are at least -100, as in PyTorch. A number outside of 0 to 1 is
  * refused on the CPU; on a GPU, where looking would wait for it, its loss is NaN.
  */
@@ -129,12 +120,10 @@ export function bce(p: Tensor, y: Tensor, options: Omit<BceOptions, 'posWeight'>
   sameShapes('bce', p, y);
   requireWithin('bce', p, { ...options });
   requireProbabilities('bce', p);
-  const t = y.cast(p.dtype);
-  const each = t
-    .mul(boundedLog(p))
-    .add(t.affine(-1, 1).mul(boundedLog(p.affine(-1, 1))))
-    .neg();
-  return reduced('bce', options.weight ? each.mul(options.weight.cast(p.dtype)) : each, options.reduction);
+  return composed(() => {
+    const each = p.bceEach(y.cast(p.dtype));
+    return reduced('bce', options.weight ? each.mul(options.weight.cast(p.dtype)) : each, options.reduction);
+  });
 }
 
 /** Options of klDiv. */

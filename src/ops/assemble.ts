@@ -2,7 +2,7 @@
 import { DTYPES } from '../base/dtype.js';
 import { ArgumentError, ShapeError } from '../base/errors.js';
 import type { Layout } from '../base/layout.js';
-import { formatShape, normalizeDim, type Shape } from '../base/shape.js';
+import { formatShape, normalizeDim, normalizeDims, type Shape } from '../base/shape.js';
 import type { Tensor } from '../tensor/tensor.js';
 import { requireNumbers, requireWhole } from './kernel-row.js';
 import {
@@ -15,6 +15,7 @@ import {
   rows,
   type Sig,
 } from './op.js';
+import type { Dims } from './reduce.js';
 
 type Assemble<A extends readonly unknown[], P extends Params> = Omit<AssembleRow<P>, 'name' | 'args'> & {
   readonly args: (x: Tensor, ...rest: A) => Call<P>;
@@ -166,6 +167,30 @@ export const assembleOps = rows({
     grad: ({ x, grad, params: { repeats } }: GradContext<{ repeats: number[] }>): Grads => [
       grad.reshape(x.shape.flatMap((d, i) => [repeats[i], d])).sum(x.shape.map((_, i) => 2 * i)),
     ],
+  }),
+  flip: assemble({
+    formula: 'order reversed along dims',
+    args: (x: Tensor, dims?: Dims): Call<{ dims: number[] }> => ({
+      inputs: [x],
+      params: { dims: normalizeDims('flip', dims, x.rank) },
+    }),
+    infer: ([x]: readonly Sig[]): readonly Sig[] => [x],
+    pieces: ([x]: readonly Sig[], { dims }: { dims: number[] }): readonly Piece[] => [
+      {
+        input: 0,
+        from: (l: Layout): Layout => dims.reduce((a, d) => a.slice(d, x.shape[d] - 1, x.shape[d], -1), l),
+        into: (l: Layout): Layout => l,
+      },
+    ],
+    samples: () => [
+      { inputs: [{ shape: [3, 5] }], params: { dims: [1] } },
+      { inputs: [{ shape: [3, 5] }], params: { dims: [0, 1] } },
+      { inputs: [{ shape: [2, 4, 8] }], params: { dims: [0] } },
+      { inputs: [{ shape: [2, 0] }], params: { dims: [0, 1] } },
+    ],
+    errors: () => [],
+    grad: ({ grad, params: { dims } }: GradContext<{ dims: number[] }>): Grads => [grad.flip(dims)],
+    gradReads: [],
   }),
   roll: assemble({
     formula:

@@ -287,15 +287,6 @@ export const compositeOps = rows({
     [{ inputs: [{ shape: [5] }, { shape: [5] }], args: [{ input: 1 }] }],
     { ...sums, dtypes: REALS },
   ),
-  flip: of(
-    'order reversed along dims',
-    (x: Tensor, dims?: Dims): Tensor =>
-      normalizeDims('flip', dims, x.rank).reduce(
-        (t, d) => (t.shape[d] === 0 ? t : t.indexSelect(d, t.newArange(t.shape[d], 'i64').affine(-1, t.shape[d] - 1))),
-        x,
-      ),
-    [on([3, 5], 1), on([3, 5])],
-  ),
   pad: of(
     '`value` added around: [before, after] pairs, last dimension first',
     (x: Tensor, pads: readonly number[], value: number = 0): Tensor => {
@@ -392,7 +383,8 @@ function holds(op: 'any' | 'all', x: Tensor, dims: Dims | undefined, keepdim: bo
   const list = normalizeDims(op, dims, x.rank);
   if (list.some((d) => x.shape[d] === 0))
     return x.newFull(reducedShape(x.shape, { dims: list, keepdim }), op === 'all' ? 1 : 0, 'bool');
-  return op === 'any' ? x.ne(0).max(list, keepdim) : x.ne(0).min(list, keepdim);
+  const held = x.dtype === 'bool' ? x : x.ne(0);
+  return op === 'any' ? held.max(list, keepdim) : held.min(list, keepdim);
 }
 
 function triangle(x: Tensor, k: number, lower: boolean): Tensor {

@@ -27,6 +27,7 @@ interface Common {
   readonly gradReads?: readonly number[];
   readonly cheap?: true;
   readonly bounds?: true;
+  readonly internal?: true;
 }
 interface OneGrad<P extends Params> {
   readonly grad?: (ctx: GradContext<P>) => Tensor;

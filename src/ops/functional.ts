@@ -164,11 +164,6 @@ function softCrossEntropy(x: Tensor, target: Tensor, o: CrossEntropyOptions): Te
   });
 }
 
-const huberOf = (x: Tensor, y: Tensor, delta: number): Tensor => {
-  const d = x.sub(y).abs();
-  return d.le(delta).where(d.sqr().affine(0.5, 0), d.affine(delta, -0.5 * delta * delta));
-};
-
 /** The elements that stand before a dimension, or behind it. */
 const SIDES: Readonly<
   Record<Exclude<PadMode, 'constant'>, (x: Tensor, dim: number, size: number, behind: boolean) => Tensor>
@@ -290,12 +285,12 @@ export const functional = rows({
       requireOptions('oneHot', options, ['on', 'off', 'dtype']);
       requireWhole('oneHot', 'depth', [depth], 0);
       if (isFloat(ids.dtype)) throw new DTypeError(`oneHot: indices are ${ids.dtype}; they must be integers`);
-      const places = ids.newArange(depth, 'i64');
+      const places = ids.newArange(depth, 'i32');
       const given = ids.cast('i64');
       // Looked up among the places, so that an index beyond them is noticed.
       const known = places.gather(0, given.ne(-1).where(given, 0).flatten()).reshape(ids.shape);
       const hit = given.ne(-1).where(known, -1).unsqueeze(-1).eq(places);
-      const one = (v: number): Tensor => ids.newFull([], v, options.dtype ?? 'f32');
+      const one = (v: number): Tensor => ids.device.constant(v, options.dtype ?? 'f32');
       return hit.where(one(options.on ?? 1), one(options.off ?? 0));
     },
   }),
@@ -467,7 +462,7 @@ export const functional = rows({
       if (!(typeof delta === 'number' && delta > 0))
         throw new ArgumentError(`huber: delta ${String(delta)} is not a number above 0`);
       sameSizes('huber', x, y);
-      return wide(x, (w) => reduced('huber', huberOf(w, y.cast(w.dtype), delta), options.reduction));
+      return wide(x, (w) => reduced('huber', w.huberEach(y.cast(w.dtype), delta), options.reduction));
     },
   }),
   bceWithLogits: composite({

@@ -39,6 +39,12 @@ export interface Decay extends Record<string, unknown> {
   /** 1 - decay, taken in double: near 1 a difference in the tensor's own precision would lose most of its digits. */
   rest: number;
 }
+export interface Huber extends Record<string, unknown> {
+  delta: number;
+}
+/** Below 0 NaN, which stays. */
+const bounded = (log: number): number => (log < -100 ? -100 : log);
+const BOUNDED = (log: string): string => `select(${log} < C(-100), C(-100), ${log})`;
 const decayed = (decay: number): Decay => ({ decay, rest: 1 - decay });
 export interface Step extends Record<string, unknown> {
   rate: number;
@@ -202,6 +208,58 @@ export const fusedOps = rows({
               .div(d.sqr().mul(z.sqrt()))
               .affine(rate / 2, 0)
           : undefined,
+      ];
+    },
+  }),
+  huberEach: fused({
+    internal: true,
+    arity: 2,
+    noEdges,
+    scalars: ['delta'],
+    formula: '(x - y)^2 / 2 within delta, delta (|x - y| - delta / 2) beyond',
+    dtypes: REALS,
+    without: WITHOUT,
+    domain: [-2, 2],
+    ulp: ulps(4),
+    exact: (x, y, delta) => {
+      const d = Math.abs(x - y);
+      return d <= delta ? 0.5 * d * d : delta * (d - 0.5 * delta);
+    },
+    kernel: 'select(absg(x - y) <= a, C(0.5) * (x - y) * (x - y), a * (absg(x - y) - C(0.5) * a))',
+    args: (x: Tensor, y: Tensor, delta: number): Call<Huber> => ({ inputs: [x, y], params: { delta } }),
+    samples: () => [0.7, 8].map((delta) => ({ inputs: [{ shape: [3, 5] }, { shape: [3, 5] }], params: { delta } })),
+    grad: ({ x, y, grad, params: { delta }, needs }: GradContext<Huber>): Grads => {
+      const slope = x.sub(y).clamp(-delta, delta).mul(grad);
+      return [needs(0) ? slope : undefined, needs(1) ? slope.neg() : undefined];
+    },
+  }),
+  bceEach: fused({
+    internal: true,
+    arity: 2,
+    noEdges,
+    scalars: [],
+    formula: '-(y ln x + (1 - y) ln(1 - x)), the logarithms at least -100',
+    dtypes: REALS,
+    without: WITHOUT,
+    domain: [0.1, 0.9],
+    ulp: ulps(6),
+    exact: (x, y) => -(y * bounded(Math.log(x)) + (1 - y) * bounded(Math.log1p(-x))),
+    kernel: `-(y * ${BOUNDED('logg(x)')} + (C(1) - y) * ${BOUNDED('log1pg(-x)')})`,
+    args: (x: Tensor, y: Tensor): Call<None> => ({ inputs: [x, y], params: {} }),
+    // As steep at 0 and 1 as PyTorch lets it be, so that such a probability has a gradient to leave by, and not NaN.
+    grad: ({ x, y, grad, needs }: GradContext<None>): Grads => {
+      const [p, t, g] = x.dtype === 'f64' ? [x, y, grad] : [x, y, grad].map((v) => v.cast('f32'));
+      const least = x.dtype === 'f16' ? 1 / 65504 : 1e-12;
+      const log = (v: Tensor): Tensor => v.log().maximum(-100);
+      return [
+        needs(0)
+          ? p
+              .sub(t)
+              .div(p.mul(p.affine(-1, 1)).clamp(least, Infinity))
+              .mul(g)
+              .cast(x.dtype)
+          : undefined,
+        needs(1) ? log(p.affine(-1, 1)).sub(log(p)).mul(g).cast(x.dtype) : undefined,
       ];
     },
   }),

@@ -270,7 +270,7 @@ export const reduceOps = rows({
     samples: samples(),
     errors: noErrors,
     grad: ({ x, out, grad, params }: GradContext<ReduceParams>): Grads => [
-      spread(x, grad, params).affine(out.size / x.size, 0),
+      spread(x, grad.affine(out.size / x.size, 0), params),
     ],
   } satisfies ReduceDef<OverDims> as ReduceDef<OverDims>,
   prod: {
