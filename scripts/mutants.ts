@@ -106,6 +106,7 @@ const GUARDS: Readonly<Record<string, Guard>> = {
   'pick.hip': { ops: ['flagStarts', 'flagPlaces', 'flagTake', 'flagPut', 'flagRuns'] },
   'pool.hip': { ops: ['avgPool2d', 'maxPool2d'], tests: ['kernels-structured'] },
   'portable.h': { ops: ['exp', 'sum'], tests: ['kernels-conversions', 'kernels-structured'] },
+  'recurrent.hip': { tests: ['recurrent'] },
   'portable/access.h': { ops: ['sum', 'softmax'], tests: ['kernels-structured', 'kernels-quantized'] },
   'portable/atomics.h': { ops: ['scatterAdd', 'indexAdd'], tests: ['kernels-structured'] },
   'portable/conversions.h': { ops: ['castTo'], tests: ['kernels-conversions'] },

@@ -3,8 +3,10 @@
 import { ArgumentError, ShapeError } from '../base/errors.js';
 import { formatShape, sameShape } from '../base/shape.js';
 import { requireOptions, requireShare, requireWhole } from '../ops/kernel-row.js';
+import type { RecurrentKind } from '../ops/recurrent.js';
 import { cat, stack, tensor, zeros } from '../tensor/create.js';
 import { fuse } from '../tensor/fuse.js';
+import { recurrentPass } from '../tensor/recurrent.js';
 import { Tensor } from '../tensor/tensor.js';
 import { refuseMore } from './answers.js';
 import { dropout } from './dropout.js';
@@ -70,6 +72,8 @@ interface Weights {
 }
 /** A kind of recurrent net: how many gates, and the next state from what input and state say. */
 interface Kind<S extends GruState> {
+  /** As engines that have its steps as kernels know it. */
+  readonly name: RecurrentKind;
   readonly gates: number;
   readonly parts: readonly (keyof S & string)[];
   /** Both products are added up before anything else, so that their biases are one, added for all steps at once. */
@@ -82,6 +86,7 @@ const remembered = fuse((f: Tensor, c: Tensor, i: Tensor, g: Tensor) =>
 );
 const told = fuse((o: Tensor, c: Tensor) => o.sigmoid().mul(c.tanh()));
 const LSTM_KIND: Kind<LstmState> = {
+  name: 'lstm',
   gates: 4,
   parts: ['h', 'c'],
   joined: true,
@@ -95,6 +100,7 @@ const opened = fuse((x: Tensor, y: Tensor) => x.add(y).sigmoid());
 const proposed = fuse((x: Tensor, r: Tensor, h: Tensor) => x.add(r.mul(h)).tanh());
 const mixed = fuse((n: Tensor, z: Tensor, h: Tensor) => n.add(z.mul(h.sub(n))));
 const GRU_KIND: Kind<GruState> = {
+  name: 'gru',
   gates: 3,
   parts: ['h'],
   joined: false,
@@ -110,6 +116,7 @@ const GRU_KIND: Kind<GruState> = {
 const plainKind = (bend: 'tanh' | 'relu'): Kind<GruState> => {
   const bent = fuse((x: Tensor, y: Tensor) => (bend === 'tanh' ? x.add(y).tanh() : x.add(y).relu()));
   return {
+    name: bend,
     gates: 1,
     parts: ['h'],
     joined: true,
@@ -223,15 +230,39 @@ abstract class Recurrent<S extends GruState> extends Module {
   seq(x: Tensor, initial: S = this.zeroState(x.shape[0])): S[] {
     return this.#pass(x, initial, this.weights(), this.reverse);
   }
-  #pass(x: Tensor, initial: S, w: Weights, back: boolean, live?: readonly Tensor[]): S[] {
+  /** All hidden states of a sequence, and the state after the last step: in kernels of its own where there are some. */
+  #whole(x: Tensor, initial: S, w: Weights, back: boolean): RecurrentResult<S> {
     const { input, hidden } = biases(this.#kind, w);
     const inputs = product(x, w.ih, input);
-    const steps = Array.from({ length: x.shape[1] }, (_, t) => t);
+    const { h, c } = initial as GruState & Partial<LstmState>;
+    const passed = recurrentPass({ kind: this.#kind.name, x: inputs, weight: w.hh, bias: hidden, h, c, back });
+    const at = back ? 0 : x.shape[1] - 1;
+    if (passed) {
+      const state = this.#parts((p) => ((passed as unknown as S)[p] as Tensor).narrow(1, at, 1).squeeze([1]));
+      return { output: passed.h, state };
+    }
+    const states = this.#steps(inputs, initial, w.hh, hidden, back);
+    return { output: this.statesToTensor(states), state: states[at] };
+  }
+  #pass(x: Tensor, initial: S, w: Weights, back: boolean, live?: readonly Tensor[]): S[] {
+    const { input, hidden } = biases(this.#kind, w);
+    return this.#steps(product(x, w.ih, input), initial, w.hh, hidden, back, live);
+  }
+  /** All states, step by step, from the product of the inputs. */
+  #steps(
+    inputs: Tensor,
+    initial: S,
+    weight: Tensor,
+    bias: Tensor | undefined,
+    back: boolean,
+    live?: readonly Tensor[],
+  ): S[] {
+    const steps = Array.from({ length: inputs.shape[1] }, (_, t) => t);
     const states: S[] = new Array(steps.length);
     let state = initial;
     for (const t of back ? steps.reverse() : steps) {
       const now = inputs.narrow(1, t, 1).squeeze([1]);
-      const next = this.#kind.advance(now, (h) => product(h, w.hh, hidden), state);
+      const next = this.#kind.advance(now, (h) => product(h, weight, bias), state);
       states[t] = state = live ? this.#parts((p) => live[t].where(next[p] as Tensor, state[p] as Tensor)) : next;
     }
     return states;
@@ -268,10 +299,16 @@ abstract class Recurrent<S extends GruState> extends Module {
       const outputs = directions.map((back, d) => {
         const at = layer * directions.length + d;
         const begin = initial ? this.#partOf(initial, at) : this.zeroState(x.shape[0]);
-        const states = this.#pass(y, begin, this.weights(layer, this.bidirectional && back), back, live);
+        const weights = this.weights(layer, this.bidirectional && back);
+        if (!live) {
+          const { output, state } = this.#whole(y, begin, weights, back);
+          last.push(state);
+          return output;
+        }
+        const states = this.#pass(y, begin, weights, back, live);
         last.push(states[back ? 0 : states.length - 1]);
         const all = this.statesToTensor(states);
-        return live ? stack(live, 1).where(all, all.constant(0)) : all;
+        return stack(live, 1).where(all, all.constant(0));
       });
       y = outputs.length > 1 ? cat(outputs, -1) : outputs[0];
       if (this.training && layer < this.layers - 1) y = dropout(y, this.dropout);

@@ -6,6 +6,7 @@ import { formatShape } from '../base/shape.js';
 import { numbers } from './kernel-row.js';
 import { secondGrad } from './matmul.js';
 import { type GradContext, type Grads, type KernelRow, type RefTensor, type Sig, ulps } from './op.js';
+import { RECURRENT_ROWS } from './recurrent.js';
 
 declare module './op.js' {
   interface KernelFacts {
@@ -296,4 +297,5 @@ export const TRAINING_ROWS: readonly KernelRow<any>[] = [
   swigluGradRow,
   squaresRow,
   adamRow,
+  ...RECURRENT_ROWS,
 ];

@@ -32,6 +32,7 @@ import { PICK, planPick } from './pick.js';
 import { type FamilyPlan, type Plan, Planner } from './plan.js';
 import { POOL, planPool } from './pool.js';
 import { RANDOM, planRandom } from './random.js';
+import { RECURRENT, planRecurrent } from './recurrent.js';
 import { REDUCE, planReduce } from './reduce.js';
 import { RESAMPLE, planResample } from './resample.js';
 import { ROPE, planRope } from './rope.js';
@@ -69,6 +70,7 @@ const PLANS: Readonly<Record<RunRow['family'], FamilyPlan<any, any>>> = {
   resample: planResample,
   experts: planExperts,
   training: planTraining,
+  recurrent: planRecurrent,
 };
 
 export const PLANNED = Object.keys(PLANS) as readonly RunRow['family'][];
@@ -119,6 +121,7 @@ export const FAMILY_MODULES: readonly KernelModule[] = [
   COUNT,
   SEARCH,
   TRAINING,
+  RECURRENT,
   WEIGHTS,
   EXPERTS,
   ELEMENTWISE,
