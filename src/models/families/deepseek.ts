@@ -27,6 +27,7 @@ import {
   rms,
   ropeOf,
   sharedNames,
+  type Sizes,
   sizesOf,
   sparseLayers,
   windowsBy,
@@ -36,6 +37,15 @@ import { family } from './row.js';
 /** The narrow products and the output; the wide ones never have biases. */
 export const LATENT_BIAS = ['qA', 'kvA', 'o'] as const;
 
+/** Heads have sizes of their own: the hidden size need not divide into them. */
+function latentSizes(c: Config): Sizes {
+  const heads = c.count('num_attention_heads', undefined, 1);
+  return {
+    ...{ hidden: c.count('hidden_size', undefined, 1), heads, kvHeads: heads, headDim: 1 },
+    layers: c.count('num_hidden_layers', undefined, 1),
+    maxPositions: c.count('max_position_embeddings', 2048, 1),
+  };
+}
 /** A yarn that stretches all dimensions raises the softmax's scale twice. */
 function yarnScale(rope: RopeFeature): number {
   if (rope.type === 'default' || !rope.mscaleAllDim) return 1;
@@ -106,7 +116,7 @@ function denseFirst(c: Config, mixture: () => Experts, fallback = 0): (i: number
 }
 
 function deepseekV2(c: Config): Features {
-  const s = { ...sizesOf(c), headDim: 1 };
+  const s = latentSizes(c);
   c.only('topk_method', 'greedy', 'group_limited_greedy');
   c.only('scoring_func', 'softmax');
   const grouped = c.text('topk_method', 'greedy') === 'group_limited_greedy';
@@ -138,12 +148,11 @@ function chosenKeys(c: Config): number | undefined {
   c.ignore('index_head_dim', 'index_n_heads', 'indexer_types', 'index_topk_pattern', 'index_topk_freq');
   c.ignore('index_skip_topk_offset', 'indexer_rope_interleave', 'layer_types');
   c.only('rope_interleave', true);
-  c.only('mlp_bias', false);
   return c.count('index_topk', 2048, 1);
 }
 function deepseekV3(c: Config): Features {
   const mostKeys = chosenKeys(c);
-  const sizes = { ...sizesOf(c), headDim: 1 };
+  const sizes = latentSizes(c);
   const s = { ...sizes, maxPositions: Math.min(sizes.maxPositions, mostKeys ?? Infinity) };
   c.only('scoring_func', 'sigmoid');
   const mixer = latent(c, c.flag('rope_interleave', true));
@@ -205,7 +214,7 @@ const MISTRAL4_ROPE = {
 const mistral4 = family({
   types: ['mistral4'],
   features: (c) => {
-    const s = { ...sizesOf(c), headDim: 1 };
+    const s = latentSizes(c);
     const plain = latent(c, c.flag('rope_interleave', true), { unsaid: MISTRAL4_ROPE });
     const given = c.inner('rope_parameters') ?? c.inner('rope_scaling') ?? new Config(MISTRAL4_ROPE);
     const beta = given.optional('llama_4_scaling_beta');
@@ -223,7 +232,7 @@ const mistral4 = family({
 const minicpm3 = family({
   types: ['minicpm3'],
   features: (c) => {
-    const s = { ...sizesOf(c), headDim: 1 };
+    const s = latentSizes(c);
     const mixer = latent(c, false);
     const depth = c.optional('scale_depth') ?? Math.sqrt(s.layers);
     return build('minicpm3', c, s, {

@@ -309,3 +309,17 @@ const DEFAULTS: ReadonlyMap<string, Json> = new Map(
 );
 
 export const defaultsOf = (type: unknown): Json => DEFAULTS.get(type as string) ?? {};
+
+/** Sizes by the types whose classes in transformers do not have them. */
+const UNREAD: Readonly<Record<string, readonly string[]>> = Object.fromEntries(
+  Object.entries({
+    num_key_value_heads: `biogpt bloom codegen ctrl dbrx falcon falcon_mamba gpt-sw3 gpt2 gpt_bigcode gpt_neo gpt_neox
+      gpt_neox_japanese gptj hrm_text mamba mamba2 modernbert-decoder mpt openai-gpt opt persimmon rwkv xglm xlstm`,
+    intermediate_size: `bloom codegen ctrl dbrx falcon gpt-sw3 gpt2 gpt_bigcode gpt_neox_japanese gptj mamba2 mpt openai-gpt opt xglm xlstm zaya`,
+    num_attention_heads: 'falcon_mamba mamba mamba2 rwkv xlstm',
+    max_position_embeddings: 'bloom falcon_mamba mamba mamba2 mpt recurrent_gemma xlstm',
+  }).map(([name, types]) => [name, types.split(/\s+/)]),
+);
+/** A config without them: one that a caller gave for all kinds of models is kept there, and nothing reads it. */
+export const withoutUnread = (json: Json): Json =>
+  Object.fromEntries(Object.entries(json).filter(([name]) => !UNREAD[name]?.includes(json.model_type as string)));

@@ -52,6 +52,8 @@ function gemma4Features(c: Config): Features {
   c.only('use_bidirectional_attention', 'vision');
   const sameKeys = c.flag('attention_k_eq_v', false);
   const listed = layerTypes(c, s.layers, lastFull(6));
+  // A kind that no layer is of may have parameters, too.
+  c.inner('rope_parameters')?.ignore(...Object.keys(GEMMA4_ROPES));
   // The last is full, whatever a list says.
   const types = listed.map((t, i) => (i === s.layers - 1 ? 'full_attention' : t));
   const windows = windowsBy(c, types, c.count('sliding_window', 512, 1));

@@ -140,8 +140,8 @@ const arcee = family({
     noBiases(c);
     const s = sizesOf(c);
     const act = c.text('hidden_act', 'relu2');
-    if (!apertus) activationOf(c, 'hidden_act', 'relu2');
-    else c.only('hidden_act', 'xielu');
+    if (act !== 'xielu') activationOf(c, 'hidden_act', 'relu2');
+    else if (!apertus) c.only('hidden_act', 'relu2');
     const norm = rms(c, 1e-5);
     c.ignore('post_norm', 'qk_norm');
     const curves = c.get('xielu') as readonly (readonly number[])[] | undefined; // of a GGUF file

@@ -60,12 +60,10 @@ function graniteHybrid(c: Config): Features {
   const experts = c.count('num_local_experts', 8) > 0;
   const shared = c.count('shared_intermediate_size', 1024);
   c.ignore('intermediate_size', 'num_experts_per_tok');
+  const attention = attentionOf(s, { scale: c.number('attention_multiplier', 1), ...(turned && { rope }) });
   return build('granitemoehybrid', c, s, {
     norm,
-    mixer: (i): Mixer => {
-      if (types[i] === 'mamba' || types[i] === 'linear_attention') return mamba;
-      return attentionOf(s, { scale: c.number('attention_multiplier', 1), ...(turned && { rope }) });
-    },
+    mixer: (i): Mixer => (types[i] === 'mamba' || types[i] === 'linear_attention' ? mamba : attention),
     mlp: () => (experts ? graniteExperts(c, shared) : gated(c, shared)),
     biases,
     more: graniteFactors(c),

@@ -2,7 +2,7 @@
 import { CausalLM } from '../decoder/decoder.js';
 import { type DecoderEncoder, decoderWithHead } from '../encoders/decoder-encoder.js';
 import { classifies, classifiesTokens, refuseHeads } from '../encoders/encoder.js';
-import { defaultsOf } from './defaults.js';
+import { defaultsOf, withoutUnread } from './defaults.js';
 import type { Config } from '../files/config.js';
 import { Config as ConfigReader, type Json } from '../files/config.js';
 import type { VarBuilder } from '../../nn/var-builder.js';
@@ -130,7 +130,7 @@ function described(row: FamilyRow, config: Config, source: ModelSource): { featu
   const wrapped = row.wrappers?.types.includes(config.json.model_type as string) ? row.wrappers : undefined;
   const c = wrapped
     ? textConfig(config, wrapped.unsaid ?? `${String(config.json.model_type)}_text`)
-    : new ConfigReader(config.json, config.where, '', defaultsOf(config.json.model_type));
+    : new ConfigReader(withoutUnread(config.json), config.where, '', defaultsOf(config.json.model_type));
   config.ignore(...Object.keys(config.json)); // the reader with defaults answers for them
   if (headed(config)) c.ignore('sentence_transformers', 'sbert_ce_default_activation_function');
   const own = row.features(c);
