@@ -18,6 +18,28 @@ import { answerOf, blank, families, familyFolder, skipFamilies } from './models-
 const load = (dir: string, device: Device | string = 'cpu'): CausalLM =>
   loadModel<CausalLM>(dir, { device, kind: 'decoder' }).model;
 
+test('sizes that the class of a type does not have change nothing, and those that it has do', {
+  skip: skipFamilies,
+}, () => {
+  for (const [name, more] of [
+    ['gpt_neox', { num_key_value_heads: 1 }],
+    ['gpt2', { intermediate_size: 40, num_key_value_heads: 2 }],
+    ['mamba2', { num_attention_heads: 3, max_position_embeddings: 64 }],
+    ['deepseek_v3', { num_key_value_heads: 2 }],
+  ] as const)
+    scope(() => {
+      const model = load(familyFolder(name, (f) => ({ ...f, config: { ...f.config, ...more } })));
+      const error = relativeError(
+        noGrad(() => model.forward(answerOf(name, 'input_ids'))),
+        answerOf(name, 'logits'),
+      );
+      assert.ok(error <= MODEL_TOLERANCE, `${name}: logits are off by ${error}`);
+      model.dispose();
+    });
+  const wide = familyFolder('mamba', (f) => ({ ...f, config: { ...f.config, intermediate_size: 64 } }));
+  assert.throws(() => load(wide), /in_proj\.weight/);
+});
+
 test('the text of a model that reads images is the plain model, under its other names', { skip: skipFamilies }, () => {
   for (const [name, type] of [
     ['qwen2', 'qwen2_5_vl'],

@@ -178,7 +178,7 @@ const aria = family({
     const s = sizesOf(c);
     const inner = c.count('intermediate_size', undefined, 1);
     // The chosen experts' activation is fixed, the shared one's is not.
-    c.only('hidden_act', 'silu');
+    c.only('hidden_act', 'silu', 'swish');
     return build('aria_text', c, s, {
       norm: rms(c),
       rope: ropeOf(c, s),
