@@ -53,6 +53,7 @@ export {
 export { QEmbedding, QLinear, quantize, type QuantizeOptions, type QuantizeReport } from './quantize.js';
 export { type Recomputable, recompute, recomputing } from './recompute.js';
 export * from './rnn.js';
+export * from './rnn-cells.js';
 export * from './schedule.js';
 export * from './scheduler.js';
 export {

@@ -1,19 +1,30 @@
-// Recurrent layers over (batch, time, features): RNN, LSTM and GRU of several layers and both directions, and their
-// cells; the input's products are made for all steps at once.
+// Recurrent layers over (batch, time, features): RNN, LSTM and GRU of several layers and both directions; the input's
+// products are made for all steps at once.
 import { ArgumentError, ShapeError } from '../base/errors.js';
 import { formatShape, sameShape } from '../base/shape.js';
 import { requireOptions, requireShare, requireWhole } from '../ops/kernel-row.js';
-import type { RecurrentKind } from '../ops/recurrent.js';
 import { cat, stack, tensor, zeros } from '../tensor/create.js';
-import { fuse } from '../tensor/fuse.js';
 import { recurrentPass } from '../tensor/recurrent.js';
 import { Tensor } from '../tensor/tensor.js';
 import { refuseMore } from './answers.js';
 import { dropout } from './dropout.js';
 import { builderOf, MAKE_OPTIONS, type MakeOptions } from './fresh.js';
-import { uniform } from './init.js';
 import { Module } from './module.js';
+import {
+  biases,
+  GRU_KIND,
+  type GruState,
+  type Kind,
+  LSTM_KIND,
+  type LstmState,
+  made,
+  plainKind,
+  product,
+  type Weights,
+} from './rnn-kinds.js';
 import type { VarBuilder } from './var-builder.js';
+
+export type { GruState, LstmState } from './rnn-kinds.js';
 
 /** Options of the functions lstm() and gru(). */
 export interface RnnOptions {
@@ -35,18 +46,6 @@ export interface RecurrentOptions extends MakeOptions {
   /** Probability that an element between two layers is left out while training; default 0. */
   readonly dropout?: number;
 }
-/** A state of LSTMs, by layer and direction where it belongs to a whole net. */
-export interface LstmState {
-  /** The hidden state, (batch, hidden): what the layer answers. */
-  readonly h: Tensor;
-  /** The cell state, (batch, hidden): what it remembers. */
-  readonly c: Tensor;
-}
-/** A state of GRUs and plain recurrent nets. */
-export interface GruState {
-  /** The hidden state, (batch, hidden). */
-  readonly h: Tensor;
-}
 /** What a pass over sequences takes. */
 export interface RunOptions {
   /**
@@ -63,76 +62,6 @@ export interface RecurrentResult<S> {
   readonly state: S;
 }
 
-/** The weights of one layer in one direction. */
-interface Weights {
-  readonly ih: Tensor;
-  readonly hh: Tensor;
-  readonly bih: Tensor | undefined;
-  readonly bhh: Tensor | undefined;
-}
-/** A kind of recurrent net: how many gates, and the next state from what input and state say. */
-interface Kind<S extends GruState> {
-  /** As engines that have its steps as kernels know it. */
-  readonly name: RecurrentKind;
-  readonly gates: number;
-  readonly parts: readonly (keyof S & string)[];
-  /** Both products are added up before anything else, so that their biases are one, added for all steps at once. */
-  readonly joined: boolean;
-  advance(fromInput: Tensor, fromHidden: (h: Tensor) => Tensor, state: S): S;
-}
-// One kernel each where no gradients are recorded.
-const remembered = fuse((f: Tensor, c: Tensor, i: Tensor, g: Tensor) =>
-  f.sigmoid().mul(c).add(i.sigmoid().mul(g.tanh())),
-);
-const told = fuse((o: Tensor, c: Tensor) => o.sigmoid().mul(c.tanh()));
-const LSTM_KIND: Kind<LstmState> = {
-  name: 'lstm',
-  gates: 4,
-  parts: ['h', 'c'],
-  joined: true,
-  advance: (x, fromHidden, { h, c }) => {
-    const [i, f, g, o] = x.add(fromHidden(h)).chunk(4, -1);
-    const next = remembered(f, c, i, g);
-    return { h: told(o, next), c: next };
-  },
-};
-const opened = fuse((x: Tensor, y: Tensor) => x.add(y).sigmoid());
-const proposed = fuse((x: Tensor, r: Tensor, h: Tensor) => x.add(r.mul(h)).tanh());
-const mixed = fuse((n: Tensor, z: Tensor, h: Tensor) => n.add(z.mul(h.sub(n))));
-const GRU_KIND: Kind<GruState> = {
-  name: 'gru',
-  gates: 3,
-  parts: ['h'],
-  joined: false,
-  advance: (x, fromHidden, { h }) => {
-    const size = h.shape[h.rank - 1];
-    const hidden = fromHidden(h);
-    const gates = (t: Tensor): Tensor => t.narrow(-1, 0, 2 * size);
-    const last = (t: Tensor): Tensor => t.narrow(-1, 2 * size, size);
-    const [r, z] = opened(gates(x), gates(hidden)).chunk(2, -1);
-    return { h: mixed(proposed(last(x), r, last(hidden)), z, h) };
-  },
-};
-const plainKind = (bend: 'tanh' | 'relu'): Kind<GruState> => {
-  const bent = fuse((x: Tensor, y: Tensor) => (bend === 'tanh' ? x.add(y).tanh() : x.add(y).relu()));
-  return {
-    name: bend,
-    gates: 1,
-    parts: ['h'],
-    joined: true,
-    advance: (x, fromHidden, { h }) => ({ h: bent(x, fromHidden(h)) }),
-  };
-};
-
-const product = (x: Tensor, weight: Tensor, bias: Tensor | undefined): Tensor => {
-  const y = x.matmul(weight.t());
-  return bias ? y.add(bias) : y;
-};
-/** Biases of the products of input and state, as the kind has them. */
-function biases(kind: Pick<Kind<GruState>, 'joined'>, { bih, bhh }: Pick<Weights, 'bih' | 'bhh'>) {
-  if (!kind.joined) return { input: bih, hidden: bhh };
-  return { input: bih && bhh ? bih.add(bhh) : (bih ?? bhh), hidden: undefined };
-}
 const OPTIONS = ['layers', 'bias', 'bidirectional', 'dropout', ...MAKE_OPTIONS];
 
 /** Weights bear PyTorch's names, weight_ih_l0 and so on: (gates * hidden, inputs) and (gates * hidden, hidden). */
@@ -354,15 +283,6 @@ function liveSteps(name: string, x: Tensor, lengths: readonly number[] | Tensor)
   );
 }
 const suffix = (layer: number, back: boolean): string => `_l${layer}${back ? '_reverse' : ''}`;
-function made(gates: number, inputs: number, hidden: number, vb: VarBuilder, bias: boolean, end: string): Weights {
-  const init = uniform(-1 / Math.sqrt(hidden), 1 / Math.sqrt(hidden));
-  return {
-    ih: vb.get([gates * hidden, inputs], `weight_ih${end}`, init),
-    hh: vb.get([gates * hidden, hidden], `weight_hh${end}`, init),
-    bih: bias ? vb.get([gates * hidden], `bias_ih${end}`, init) : undefined,
-    bhh: bias ? vb.get([gates * hidden], `bias_hh${end}`, init) : undefined,
-  };
-}
 
 /** Long short-term memory; gates stand in PyTorch's order: input, forget, cell, output. */
 export class LSTM extends Recurrent<LstmState> {
@@ -409,80 +329,6 @@ export class RNN extends Recurrent<GruState> {
     const given = typeof options === 'number' ? { layers: options } : options;
     requireOptions('RNN', given, [...OPTIONS, 'nonlinearity'], ['bias']);
     const { nonlinearity = 'tanh', ...rest } = given;
-    super(plainKind(nonlinearity), inputs, hidden, rest);
-  }
-}
-
-/** One step of a recurrent net as a module; names are PyTorch's: weight_ih, weight_hh, bias_ih, bias_hh. */
-abstract class Cell<S extends GruState> extends Module {
-  /** (gates * hidden, inputs): the product of the input. */
-  weightIh: Tensor;
-  /** (gates * hidden, hidden): the product of the state. */
-  weightHh: Tensor;
-  /** (gates * hidden), added to the first product. */
-  biasIh: Tensor | undefined;
-  /** (gates * hidden), added to the second product. */
-  biasHh: Tensor | undefined;
-  readonly #kind: Kind<S>;
-  constructor(kind: Kind<S>, inputs: number, hidden: number, options: Omit<RecurrentOptions, 'layers'> = {}) {
-    super();
-    requireOptions(new.target.name, options, ['bias', ...MAKE_OPTIONS], ['bias']);
-    requireWhole(new.target.name, 'sizes', [inputs, hidden], 1);
-    const w = made(kind.gates, inputs, hidden, builderOf(options), options.bias ?? true, '');
-    this.#kind = kind;
-    this.weightIh = w.ih;
-    this.weightHh = w.hh;
-    this.biasIh = w.bih;
-    this.biasHh = w.bhh;
-  }
-  override describe(): string {
-    return `${this.weightIh.shape[1]}, ${this.weightHh.shape[1]}`;
-  }
-  /** A state of zeros. */
-  zeroState(batch: number): S {
-    const { dtype, device, shape } = this.weightHh;
-    const zero = (): Tensor => zeros([batch, shape[1]], { dtype, device });
-    return Object.fromEntries(this.#kind.parts.map((p) => [p, zero()])) as unknown as S;
-  }
-  /** The next state from (batch, features) and the one before. */
-  forward(x: Tensor, state: S = this.zeroState(x.shape[0])): S {
-    const { parts } = this.#kind;
-    if (parts.some((p) => !((state as unknown as Record<string, unknown>)?.[p] instanceof Tensor)))
-      throw new ArgumentError(`${this.constructor.name}: a state is { ${parts.join(', ')} }, as forward() answers it`);
-    const { input, hidden } = biases(this.#kind, { bih: this.biasIh, bhh: this.biasHh });
-    const fromHidden = (h: Tensor): Tensor => product(h, this.weightHh, hidden);
-    return this.#kind.advance(product(x, this.weightIh, input), fromHidden, state);
-  }
-}
-/** Options of cells. */
-export type CellOptions = MakeOptions & {
-  /** Whether the products add biases; default true. */
-  readonly bias?: boolean;
-};
-/** One step of an LSTM. */
-export class LSTMCell extends Cell<LstmState> {
-  constructor(inputs: number, hidden: number, options: CellOptions = {}) {
-    super(LSTM_KIND, inputs, hidden, options);
-  }
-}
-/** One step of a GRU. */
-export class GRUCell extends Cell<GruState> {
-  constructor(inputs: number, hidden: number, options: CellOptions = {}) {
-    super(GRU_KIND, inputs, hidden, options);
-  }
-}
-/** One step of a plain recurrent net. */
-export class RNNCell extends Cell<GruState> {
-  constructor(
-    inputs: number,
-    hidden: number,
-    options: CellOptions & {
-      /** Default 'tanh'. */
-      readonly nonlinearity?: 'tanh' | 'relu';
-    } = {},
-  ) {
-    requireOptions('RNNCell', options, ['nonlinearity', 'bias', ...MAKE_OPTIONS], ['bias']);
-    const { nonlinearity = 'tanh', ...rest } = options;
     super(plainKind(nonlinearity), inputs, hidden, rest);
   }
 }
