@@ -217,7 +217,7 @@ export const OTHER_NAMES: Readonly<Record<string, string>> = {
   LinearCrossEntropyLoss: 'losses.linearCrossEntropy',
   CosineSimilarity: 'losses.cosineSimilarity(x, y, 1): its default dimension is the last',
   Parameter: 'randn(shape, { requiresGrad: true })',
-  Buffer: "a tensor among a module's fields",
+  Buffer: "a tensor among a module's fields, whose name buffers() answers",
   ParameterList: 'FlatParameters',
   ParameterDict: 'ModuleDict',
   Container: 'Module',

@@ -398,6 +398,29 @@ const DIFFERENT: Readonly<Record<string, string>> = {
   'loss.backward() several times before a step':
     '`new GradAccumulator(model.parameters())`, `add(loss.backward())`, `optimizer.step(accumulator.take())`, which is ' +
     'the mean over the batches: losses are not divided',
+  'func.functional_call, stack_module_state':
+    '`nn.functionalCall(model, tensors, x)`, with tensors by name in place of its own; `nn.stackModuleState(models)` ' +
+    'for an ensemble under vmap',
+  'nn.utils.parametrize.register_parametrization':
+    "`nn.parametrize(layer, 'weight', (w) => w.triu().add(w.triu(1).t()))`, or a layer in place of the function",
+  'nn.utils.prune':
+    "a mask is a parametrization: `nn.parametrize(layer, 'weight', (w) => w.mul(mask))`, made plain again by " +
+    '`removeParametrization(layer)`',
+  'register_buffer, nn.Buffer':
+    "a field that the class lists: `protected override buffers() { return ['mask']; }`; other fields that hold tensors " +
+    'are parameters',
+  'nn.init':
+    "`layer.weight.assign(nn.initialise(nn.kaiming('normal'), layer.weight.shape))`; also `xavier`, `normal`, " +
+    '`truncatedNormal`, `uniform`, `orthogonal`, `constant`',
+  'amp.autocast':
+    "weights in f32 and a copy of them in bf16: `new nn.FlatParameters(model, 'bf16')`; f16 also takes `GradScaler`",
+  'optim.swa_utils': '`new nn.EMA(model, { decay })`, `update()`, `use(() => evaluate(model))`',
+  'utils.checkpoint': '`nn.recompute(block, x)`, or `nn.recomputing(block)` once',
+  'utils.tensorboard.SummaryWriter': "`new EventWriter(folder)` of wick/train, `scalars({ 'loss/train': 0.5 }, step)`",
+  'nn.utils.parameters_to_vector':
+    'the `master` of `new nn.FlatParameters(model)`, a vector of which the parameters are views',
+  'utils.data.random_split, Subset, ConcatDataset':
+    '`dataset.split([0.8, 0.2], seed)`, `dataset.subset(numbers)`, `dataset.concat(other)`, `dataset.map(f)`',
   'copy.deepcopy(model)': 'another module of the same sizes, and `other.loadStateDict(model.stateDict())`',
   'DataLoader(sampler=), WeightedRandomSampler':
     '`new DataLoader(dataset, { sampler: (epoch) => numbers })`, `weightedSampler(weights, { count })`, which draws ' +

@@ -18,6 +18,7 @@ export {
 } from './module.js';
 export { flowSummary } from './flow-summary.js';
 export { clipGradNorm, clipGradValue, gradNorm } from './clip.js';
+export { functionalCall, type NamedTensors, stackModuleState } from './functional-call.js';
 export { EMA, type EmaOptions } from './ema.js';
 export { type GumbelOptions, gumbelSoftmax, padSequence, type PadSequenceOptions } from './functions.js';
 export * as distributions from './distributions/index.js';
@@ -44,6 +45,7 @@ export {
 export * from './optim-adaptive.js';
 export * from './optim-matrix.js';
 export {
+  parametrize,
   removeParametrization,
   spectralNorm,
   type SpectralNormOptions,

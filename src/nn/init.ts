@@ -1,7 +1,9 @@
 // How new parameters begin: constants, normal and uniform numbers, and Kaiming's and Xavier's choices of their spread.
 import type { DType } from '../base/dtype.js';
 import { ArgumentError } from '../base/errors.js';
-import type { Shape } from '../base/shape.js';
+import { formatShape, type Shape, sizeOf } from '../base/shape.js';
+import { erf } from '../base/special.js';
+import { noGrad } from '../tensor/autograd.js';
 import { full, rand, randn } from '../tensor/create.js';
 import type { Device } from '../tensor/device.js';
 import type { Generator } from '../tensor/random.js';
@@ -9,7 +11,7 @@ import type { Tensor } from '../tensor/tensor.js';
 
 /** What follows the layer that is initialised; `{ gain }` gives the factor itself. */
 export type NonLinearity = 'linear' | 'relu' | 'sigmoid' | 'tanh' | 'selu' | { readonly gain: number };
-/** How a parameter begins; made by `constant`, `normal`, `uniform`, `kaiming` and `xavier`. */
+/** How a parameter begins; made by `constant`, `normal`, `truncatedNormal`, `uniform`, `kaiming`, `xavier`, `orthogonal`. */
 export type Init =
   | { readonly kind: 'const'; readonly value: number }
   | { readonly kind: 'normal'; readonly mean: number; readonly std: number }
@@ -20,7 +22,15 @@ export type Init =
       readonly fan: 'in' | 'out';
       readonly nonLinearity: NonLinearity;
     }
-  | { readonly kind: 'xavier'; readonly dist: 'normal' | 'uniform'; readonly gain: number };
+  | { readonly kind: 'xavier'; readonly dist: 'normal' | 'uniform'; readonly gain: number }
+  | {
+      readonly kind: 'truncated';
+      readonly mean: number;
+      readonly std: number;
+      readonly lo: number;
+      readonly up: number;
+    }
+  | { readonly kind: 'orthogonal'; readonly gain: number };
 
 const GAINS: Readonly<Record<Exclude<NonLinearity, object>, number>> = {
   linear: 1,
@@ -53,6 +63,19 @@ export const kaiming = (
 ): Init => ({ kind: 'kaiming', dist, fan, nonLinearity });
 /** Xavier's choice: a spread of gain * sqrt(2 / (inputs + outputs)). Default uniform. */
 export const xavier = (dist: 'normal' | 'uniform' = 'uniform', gain = 1): Init => ({ kind: 'xavier', dist, gain });
+/** Normal numbers, of which those below `lo` and above `up` are left out; default those from -2 to 2. */
+export function truncatedNormal(mean = 0, std = 1, lo = -2, up = 2): Init {
+  if (!(std > 0 && lo < up))
+    throw new ArgumentError(
+      `truncatedNormal: takes a deviation above 0 and bounds that rise, not ${std}, ${lo}, ${up}`,
+    );
+  return { kind: 'truncated', mean, std, lo, up };
+}
+/**
+ * Rows, or columns where there are fewer of them, that are orthogonal to each other and `gain` long: signals keep their
+ * length. Of a convolution's kernel, by output channels.
+ */
+export const orthogonal = (gain = 1): Init => ({ kind: 'orthogonal', gain });
 /** Kaiming's choice from uniform numbers, for relu. */
 export const KAIMING_UNIFORM = kaiming('uniform');
 /** Kaiming's choice from normal numbers, for relu. */
@@ -73,6 +96,21 @@ export interface InitOptions {
   readonly device?: Device;
   /** The stream that random numbers come from; default the device's own. */
   readonly generator?: Generator;
+}
+
+/** A kernel as a matrix, never with fewer rows than columns. */
+function flattened(shape: Shape): [number, number] {
+  if (shape.length < 2) throw new ArgumentError(`orthogonal: takes two dimensions and more, not ${formatShape(shape)}`);
+  const rest = sizeOf(shape.slice(1));
+  return shape[0] < rest ? [rest, shape[0]] : [shape[0], rest];
+}
+function orthogonalRows(shape: Shape, drawn: Tensor): Tensor {
+  return noGrad(() => {
+    const [q, r] = drawn.qr();
+    // The signs of R's diagonal make every rotation as likely as every other.
+    const even = q.mul(r.diagonal().ge(0).where(1, -1));
+    return (shape[0] < even.dim(0) ? even.t() : even).reshape(shape);
+  });
 }
 
 /** A tensor of fresh values; drawn in f32 and cast, so that every dtype begins at the same numbers. */
@@ -96,6 +134,18 @@ export function initialise(init: Init, shape: Shape, options: InitOptions = {}):
         return spread(gainOf(init.nonLinearity) / Math.sqrt(fans(shape)[init.fan]), init.dist);
       case 'xavier':
         return spread(init.gain * Math.sqrt(2 / (fans(shape).in + fans(shape).out)), init.dist);
+      case 'truncated': {
+        const { mean, std, lo, up } = init;
+        const share = (x: number): number => (1 + erf((x - mean) / (std * Math.SQRT2))) / 2;
+        const [least, most] = [share(lo), share(up)];
+        const u = rand(shape, { lo: 2 * least - 1, up: 2 * most - 1, dtype: drawn, device, generator });
+        return u
+          .erfinv()
+          .affine(std * Math.SQRT2, mean)
+          .clamp(lo, up);
+      }
+      case 'orthogonal':
+        return orthogonalRows(shape, randn(flattened(shape), { dtype: drawn, device, generator })).affine(init.gain, 0);
     }
     return init satisfies never;
   };

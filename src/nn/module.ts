@@ -3,7 +3,7 @@
 import type { DType } from '../base/dtype.js';
 import { isFloat } from '../base/dtype.js';
 import { ArgumentError, ShapeError } from '../base/errors.js';
-import { formatShape, sameShape, sizeOf } from '../base/shape.js';
+import { formatShape, kindOf, sameShape, sizeOf } from '../base/shape.js';
 import { loadTensors, saveTensors } from '../io/load.js';
 import { requireOptions } from '../ops/kernel-row.js';
 import { gradHook, noGrad } from '../tensor/autograd.js';
@@ -230,6 +230,47 @@ export abstract class Module {
     }
     return this;
   }
+  /**
+   * Runs f with other tensors in the place of those of their names, which come back afterwards; a tensor with several
+   * names is given under one of them. See `functionalCall`.
+   */
+  withTensors<T>(tensors: ReadonlyMap<string, Tensor> | Readonly<Record<string, Tensor>>, f: () => T): T {
+    const given = new Map(tensors instanceof Map ? tensors : Object.entries(tensors));
+    const slots = [...this.#slots()];
+    const before = slots.map((s) => s.owner[s.key] as Tensor);
+    const instead = new Map<Tensor, Tensor>();
+    for (const [i, { name }] of slots.entries()) {
+      const t = given.get(name);
+      if (t === undefined) continue;
+      if (!(t instanceof Tensor)) throw new ArgumentError(`withTensors: ${name} is ${kindOf(t)}, not a tensor`);
+      if (!sameShape(t.shape, before[i].shape))
+        throw new ShapeError(`withTensors: ${name} is ${formatShape(before[i].shape)}, given ${formatShape(t.shape)}`);
+      if (instead.get(before[i]) !== undefined && instead.get(before[i]) !== t)
+        throw new ArgumentError(`withTensors: ${name} has two names here, which are given two tensors`);
+      instead.set(before[i], t);
+      given.delete(name);
+    }
+    const unknown = [...given.keys()].filter((name) => !slots.some((s) => s.name === name));
+    if (unknown.length > 0)
+      throw new ArgumentError(`withTensors: ${this.constructor.name} has no tensors named ${unknown.join(', ')}`);
+    const put = (which: (i: number) => Tensor): void => {
+      for (const [i, s] of slots.entries()) s.owner[s.key] = which(i);
+    };
+    put((i) => instead.get(before[i]) ?? before[i]);
+    try {
+      const answer = f();
+      if (typeof (answer as { then?: unknown } | undefined)?.then === 'function') {
+        (answer as Promise<unknown>).then(undefined, () => {}); // refused here already
+        throw new ArgumentError(
+          'withTensors: the function is async; what it does after its first await would find ' +
+            "the module's own tensors again",
+        );
+      }
+      return answer;
+    } finally {
+      put((i) => before[i]);
+    }
+  }
   /** Moves to a device or a dtype (floats only); parameters stay parameters. */
   to(device: Device | undefined, dtype?: DType): this {
     const encoded = new Set([...this.#slots()].filter((s) => s.encoded).map((s) => s.owner[s.key]));
@@ -364,6 +405,8 @@ const OTHER_NAMES: Readonly<Record<string, string>> = {
   namedBuffers: 'model.stateDict() without the names of model.namedParameters()',
   getSubmodule: 'a field, or new Map(model.namedModules()).get(name)',
   getParameter: 'a field, or model.namedParameters().get(name)',
+  functionalCall: 'functionalCall(model, tensors, x) of wick/nn',
+  functional_call: 'functionalCall(model, tensors, x) of wick/nn',
   compile: 'captured(step) of wick for a GPU',
   clone: 'another module of the same sizes, and other.loadStateDict(model.stateDict()); EMA keeps averages of one',
   copy: 'another module of the same sizes, and other.loadStateDict(model.stateDict()); EMA keeps averages of one',

@@ -1,13 +1,14 @@
 // Weights that are made of other tensors whenever they are asked for: weight and spectral norms, under PyTorch's names.
 import { isFloat } from '../base/dtype.js';
-import { ArgumentError } from '../base/errors.js';
+import { ArgumentError, ShapeError } from '../base/errors.js';
+import { formatShape, sameShape } from '../base/shape.js';
 import { requireOptions, requireWhole } from '../ops/kernel-row.js';
 import { noGrad } from '../tensor/autograd.js';
 import { randn } from '../tensor/create.js';
 import { keep } from '../tensor/scope.js';
 import { Tensor } from '../tensor/tensor.js';
 import { ConvTranspose1d, ConvTranspose2d, ConvTranspose3d } from './conv.js';
-import { Module } from './module.js';
+import { type Layer, Module } from './module.js';
 
 /** What stands in a weight's place: its own tensors, and the weight as they are now. */
 abstract class Made extends Module {
@@ -163,6 +164,50 @@ export function spectralNorm<M extends Module>(layer: M, options: SpectralNormOp
           `${dim}`,
       );
     return new SpectralNorm(weight, { iterations, eps, dim });
+  });
+}
+
+/** A function of tensors, or a layer whose own tensors are trained beside. */
+export type Making = ((original: Tensor) => Tensor) | Layer;
+class MadeBy extends Made {
+  /** What the weight is made of, trained. */
+  original: Tensor;
+  /** The layer that makes it, where it is one; PyTorch numbers them. */
+  0: Layer | undefined;
+  readonly #making: (original: Tensor) => Tensor;
+  constructor(weight: Tensor, making: Making) {
+    super();
+    this.original = trained(weight);
+    this[0] = making instanceof Module ? making : undefined;
+    this.#making = making instanceof Module ? (original) => making.forward(original) : making;
+  }
+  value(): Tensor {
+    return this.#making(this.original);
+  }
+}
+/**
+ * Makes a weight of another tensor whenever it is asked for: symmetric, positive, pruned by a mask. The layer is
+ * changed and answered; its parameter is `parametrizations.weight.original`, so an optimizer is made afterwards.
+ *
+ * ```ts
+ * parametrize(layer, 'weight', (w) => w.triu().add(w.triu(1).t()));
+ * ```
+ */
+export function parametrize<M extends Module>(layer: M, name: string, making: Making): M {
+  if (typeof making !== 'function' && typeof (making as Partial<Layer> | undefined)?.forward !== 'function')
+    throw new ArgumentError(
+      "parametrize: takes a layer, the name of a weight and what makes it, as in parametrize(layer, 'weight', (w) => " +
+        'w.abs())',
+    );
+  return put('parametrize', layer, name, (weight) => {
+    const made = new MadeBy(weight, making);
+    const { shape } = made.value();
+    if (!sameShape(shape, weight.shape))
+      throw new ShapeError(
+        `parametrize: ${layer.constructor.name}'s ${name} is ${formatShape(weight.shape)}, and what is made for it ` +
+          formatShape(shape),
+      );
+    return made;
   });
 }
 

@@ -227,7 +227,11 @@ class Pass {
   readonly #told: ((node: Node) => void) | undefined;
   readonly #place: (t: Tensor) => Tensor | undefined;
 
-  constructor(nodes: readonly Node[], { sparing, onLeaf, place }: BackwardOptions) {
+  /** Numbers of tensors that were made on the way and are asked for. */
+  readonly #asked: ReadonlySet<number>;
+
+  constructor(nodes: readonly Node[], { sparing, onLeaf, place }: BackwardOptions, asked: ReadonlySet<number>) {
+    this.#asked = asked;
     const leafOf = place && soleLeaf(nodes);
     this.#place = (t) => {
       const leaf = leafOf?.(t);
@@ -286,8 +290,8 @@ class Pass {
 
   #leave(node: Node): void {
     this.#told?.(node);
-    // What flowed through is not asked for again: only leaves keep theirs.
-    for (const o of node.outputs) if (o.node && !o.retainsGrad) this.#drop(o.id);
+    // What flowed through is not asked for again: only leaves keep theirs, and what somebody asks for.
+    for (const o of node.outputs) if (o.node && !o.retainsGrad && !this.#asked.has(o.id)) this.#drop(o.id);
     if (this.#made) release(node);
   }
 
@@ -338,7 +342,11 @@ class Pass {
 }
 
 /** Tensor's backward() as a function. */
-export function backward(result: Tensor, options: BackwardOptions = {}): Gradients {
+export function backward(
+  result: Tensor,
+  options: BackwardOptions = {},
+  asked: ReadonlySet<number> = new Set(),
+): Gradients {
   requireOptions('backward', options, ['grad', 'createGraph', 'onLeaf', 'sparing', 'place', 'retainGraph']);
   const { grad, createGraph = false, retainGraph = false, sparing = false } = options;
   if (!result.requiresGrad)
@@ -357,7 +365,7 @@ export function backward(result: Tensor, options: BackwardOptions = {}): Gradien
     const nodes = result.node ? order(result.node) : [];
     if (result.node && sparing && (createGraph || retainGraph))
       throw new GradError('backward: a sparing pass lets go of the graph; createGraph and retainGraph keep it');
-    const pass = new Pass(nodes, options);
+    const pass = new Pass(nodes, options, asked);
     pass.grads.set(result.id, grad ?? result.onesLike());
     for (const node of nodes) pass.step(node);
     if (result.node) pass.end();
@@ -366,10 +374,13 @@ export function backward(result: Tensor, options: BackwardOptions = {}): Gradien
   });
 }
 
-/** Gradients of a result with respect to some tensors; with createGraph they can be differentiated again. */
+/**
+ * Gradients of a result with respect to some tensors, those made on the way included; with createGraph they can be
+ * differentiated again.
+ */
 export function gradOf(result: Tensor, wrt: readonly Tensor[], options: BackwardOptions = {}): Tensor[] {
   if (!Array.isArray(wrt))
     throw new ArgumentError('gradOf: takes a list of tensors to differentiate by: gradOf(y, [x])');
-  const all = backward(result, options);
+  const all = backward(result, options, new Set(wrt.map((t) => t.id)));
   return wrt.map((t) => all.of(t));
 }

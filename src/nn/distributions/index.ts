@@ -12,7 +12,7 @@ export {
   ExpTransform,
   SigmoidTransform,
   TanhTransform,
-  type Transform,
+  Transform,
   TransformedDistribution,
 } from './transformed.js';
 export { klDivergence } from './divergence.js';

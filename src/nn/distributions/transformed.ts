@@ -5,16 +5,16 @@ import { Tensor } from '../../tensor/tensor.js';
 import { Distribution, kind, type Parameter, Reparametrized, type SampleOptions } from './distribution.js';
 
 /** A function that can be undone, with how much it stretches: elementwise, and rising or falling everywhere. */
-export interface Transform {
+export abstract class Transform {
   /** What becomes of x. */
-  forward(x: Tensor): Tensor;
+  abstract forward(x: Tensor): Tensor;
   /** What y was made of. */
-  inverse(y: Tensor): Tensor;
+  abstract inverse(y: Tensor): Tensor;
   /** The logarithm of the absolute slope at x, where y is forward(x). */
-  logSlope(x: Tensor, y: Tensor): Tensor;
+  abstract logSlope(x: Tensor, y: Tensor): Tensor;
 }
 /** Numbers from -1 to 1. */
-export class TanhTransform implements Transform {
+export class TanhTransform extends Transform {
   forward(x: Tensor): Tensor {
     return x.tanh();
   }
@@ -27,7 +27,7 @@ export class TanhTransform implements Transform {
   }
 }
 /** Numbers from 0 to 1. */
-export class SigmoidTransform implements Transform {
+export class SigmoidTransform extends Transform {
   forward(x: Tensor): Tensor {
     return x.sigmoid();
   }
@@ -39,7 +39,7 @@ export class SigmoidTransform implements Transform {
   }
 }
 /** Numbers above 0. */
-export class ExpTransform implements Transform {
+export class ExpTransform extends Transform {
   forward(x: Tensor): Tensor {
     return x.exp();
   }
@@ -51,12 +51,13 @@ export class ExpTransform implements Transform {
   }
 }
 /** loc + scale x. */
-export class AffineTransform implements Transform {
+export class AffineTransform extends Transform {
   /** What is added. */
   readonly loc: Parameter;
   /** What is multiplied by first; not 0. */
   readonly scale: Parameter;
   constructor(loc: Parameter, scale: Parameter) {
+    super();
     for (const p of [loc, scale])
       if (!(p instanceof Tensor) && typeof p !== 'number')
         throw new ArgumentError(`AffineTransform: takes what is added, then what is multiplied by, not ${kind(p)}`);
