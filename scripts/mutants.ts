@@ -83,7 +83,7 @@ const GUARDS: Readonly<Record<string, Guard>> = {
   'decode.h': { tests: ['engine-decode'] },
   'elementwise.hip': { ops: ['add', 'exp', 'where', 'castTo', 'affine'], tests: ['kernels-elementwise'] },
   'fill.hip': { ops: ['newFull', 'newArange'], tests: ['kernels-golden', 'kernels-conversions'] },
-  'distance.hip': { ops: ['rowDistances'] },
+  'distance.hip': { ops: ['rowDistances', 'rowDistancesBackward'] },
   'fourier.hip': { ops: ['dft'] },
   'gemm.h': { ops: ['bmm', 'matmul'], tests: ['kernels-structured'] },
   'gemm.hip': { ops: ['bmm', 'matmul', 'matmulExperts'], tests: ['kernels-structured'] },

@@ -48,5 +48,17 @@ for (const { name, device, missing } of testDevices('cpu'))
             .toArray<number[][]>();
           assert.deepEqual(slopes[0], [0, 0], 'equal rows have no direction');
           assert.ok(slopes[1].every((d) => Math.abs(d - Math.SQRT1_2) < 1e-6));
+          // What flows back is divided by lengths whose inverse may be none of the dtype's numbers.
+          const most = dtype === 'f32' ? 1e38 : 1e307;
+          for (const far of [most / 8, 8 / most / (dtype === 'f32' ? 100 : 1)]) {
+            const at = tensor([[3 * far, 4 * far]], on).requireGrad();
+            const [slope] = at
+              .cdist(tensor([[0, 0]], on))
+              .sum()
+              .backward()
+              .of(at)
+              .toArray<number[][]>();
+            assert.ok(Math.hypot(slope[0] - 0.6, slope[1] - 0.8) < 1e-5, `${far}: ${slope}`);
+          }
         }),
     );

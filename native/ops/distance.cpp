@@ -1,4 +1,5 @@
 // Distances between rows, all with all.
+#include <algorithm>
 #include <cmath>
 
 #include "engine/strided.h"
@@ -66,8 +67,50 @@ Status rowDistances(const Call& c, const void*) {
   return OK;
 }
 
+template <class T> void backwardOf(const Call& c, const T* x, const T* y, const T* far, const T* flow) {
+  const Operand& out = c.out();
+  const int64_t k = out.shape[out.rank - 1], n = out.shape[out.rank - 2], m = c.in(1).shape[c.in(1).rank - 2];
+  const bool plain = c.integer(0) == 1;
+  const T most = sizeof(T) == 4 ? (T)1e30 : (T)1e200;
+  parallel(out.size() / k, 1 + 32768 / ((m + 1) * k), [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; i++) {
+      const T* a = x + i * k;
+      T* to = out.as<T>() + i * k;
+      std::fill(to, to + k, (T)0);
+      for (int64_t j = 0; j < m; j++) {
+        const T *b = y + (i / n * m + j) * k, part = flow[i * m + j], length = far[i * m + j];
+        if (plain) {
+          for (int64_t e = 0; e < k; e++) to[e] += a[e] > b[e] ? part : a[e] < b[e] ? -part : (T)0;
+        } else if (length < most && length > 1 / most) {
+          const T w = part / length;
+          for (int64_t e = 0; e < k; e++) to[e] += (a[e] - b[e]) * w;
+        } else if (length != 0) {  // the quotient would leave the range of T
+          for (int64_t e = 0; e < k; e++) to[e] += (a[e] - b[e]) / length * part;
+        }
+      }
+    }
+  });
+}
+
+// Params: p, which is 1 or 2.
+Status rowDistancesBackward(const Call& c, const void*) {
+  if (c.out().size() == 0) return OK;
+  const char *x = contiguousData(c.in(0), SCRATCH_X), *y = contiguousData(c.in(1), SCRATCH_Y);
+  const char *d = contiguousData(c.in(2), SCRATCH_Z), *g = contiguousData(c.in(3), SCRATCH_A);
+  const auto run = [&](auto zero) {
+    using T = decltype(zero);
+    backwardOf(c, reinterpret_cast<const T*>(x), reinterpret_cast<const T*>(y), reinterpret_cast<const T*>(d),
+               reinterpret_cast<const T*>(g));
+  };
+  if (c.in(0).dtype == F64) run(0.0);
+  else run(0.0f);
+  return OK;
+}
+
 }  // namespace
 
-WICK_OPS(distance) = {{"rowDistances", rowDistances, nullptr}, {nullptr, nullptr, nullptr}};
+WICK_OPS(distance) = {{"rowDistances", rowDistances, nullptr},
+                      {"rowDistancesBackward", rowDistancesBackward, nullptr},
+                      {nullptr, nullptr, nullptr}};
 
 }  // namespace wick

@@ -19,7 +19,8 @@ import {
 
 declare module './op.js' {
   interface KernelFacts {
-    distance: undefined;
+    /** Distances, or what flows back from them to x. */
+    distance: { readonly kind: 'distances' | 'backward' };
   }
 }
 
@@ -35,6 +36,7 @@ export const distanceOps = rows({
     internal: true,
     serves: 'cdist',
     family: 'distance',
+    kernel: { kind: 'distances' },
     engineParams: ['p'],
     formula: 'norm of x[..., i, :] - y[..., j, :] for all i and j, p being 1 or 2',
     dtypes: ['f32', 'f64'],
@@ -63,13 +65,11 @@ export const distanceOps = rows({
       }
     },
     grad: ({ x, y, out, grad, params: { p }, needs }: GradContext<DistanceParams>): Grads => {
-      const apart = x.unsqueeze(-2).sub(y.unsqueeze(-3));
-      const length = out.unsqueeze(-1);
-      // Rows that are equal have no direction: nothing flows to them.
-      const none = length.eq(0);
-      const way = p === 1 ? apart.sign() : none.where(x.constant(0), apart.div(none.where(x.constant(1), length)));
-      const part = way.mul(grad.unsqueeze(-1));
-      return [needs(0) ? part.sum(-2) : undefined, needs(1) ? part.sum(-3).neg() : undefined];
+      const turned = (t: Tensor): Tensor => t.transpose(-2, -1);
+      return [
+        needs(0) ? x.rowDistancesBackward(y, out, grad, p) : undefined,
+        needs(1) ? y.rowDistancesBackward(x, turned(out), turned(grad), p) : undefined,
+      ];
     },
     args: (x: Tensor, y: Tensor, p: 1 | 2): Call<DistanceParams> => ({ inputs: [x, y], params: { p } }),
     samples: (): readonly Sample<DistanceParams>[] => [
@@ -84,6 +84,75 @@ export const distanceOps = rows({
         params: { p: 2 },
         code: 'E_SHAPE',
         says: /cdist: \[3, 4\] and \[2, 5\] must be rows of one length/,
+      },
+    ],
+  }),
+
+  rowDistancesBackward: kernel({
+    internal: true,
+    serves: 'cdist',
+    family: 'distance',
+    kernel: { kind: 'backward' },
+    engineParams: ['p'],
+    formula:
+      'sums over j of g[..., i, j] (x[..., i, :] - y[..., j, :]) / d[..., i, j], of signs of the differences for p = 1; ' +
+      'rows of no distance have no direction',
+    dtypes: ['f32', 'f64'],
+    without: 'distances of 16-bit floats are made in f32',
+    ulp: { f32: 4096, f64: 4096 },
+    loose: 'sums of many terms that cancel to nothing are measured by a single one of them',
+    domain: [0.25, 2],
+    candle: { none: 'Candle has none of it' },
+    infer: ([x, y, d, g]: readonly Sig[]): readonly Sig[] => {
+      const [n, k] = x.shape.slice(-2);
+      const m = y.shape[y.shape.length - 2];
+      const pairs = [...x.shape.slice(0, -1), m];
+      if (!sameShape(y.shape, [...x.shape.slice(0, -2), m, k]) || ![d, g].every((t) => sameShape(t.shape, pairs)))
+        throw new ShapeError(
+          `rowDistancesBackward: distances ${formatShape(d.shape)} and gradients ${formatShape(g.shape)} of ${n} and ` +
+            `${m} rows must be ${formatShape(pairs)}`,
+        );
+      return [{ shape: x.shape, dtype: x.dtype }];
+    },
+    reference: ([x, y, d, g]: readonly RefTensor[], [out]: readonly RefTensor[], { p }: DistanceParams): void => {
+      const [n, k] = x.shape.slice(-2);
+      const m = y.shape[y.shape.length - 2];
+      const [a, b, far, flow] = [x, y, d, g].map(numbers);
+      for (let at = 0; at < out.data.length; at++) {
+        const row = Math.floor(at / k);
+        const terms = Array.from({ length: m }, (_, j) => {
+          const [apart, length] = [a[at] - b[(Math.floor(row / n) * m + j) * k + (at % k)], far[row * m + j]];
+          const way = p === 1 ? (apart > 0 ? 1 : apart < 0 ? -1 : 0) : length === 0 ? 0 : apart / length;
+          return way * flow[row * m + j];
+        });
+        out.data[at] = Number(exactSum(terms));
+      }
+    },
+    grad: ({ inputs: [x, y, d, g], grad, params: { p } }: GradContext<DistanceParams>): Grads => {
+      const apart = x.unsqueeze(-2).sub(y.unsqueeze(-3));
+      const along = (t: Tensor): Tensor => t.mul(grad.unsqueeze(-2)).sum(-1);
+      if (p === 1) return [undefined, undefined, undefined, along(apart.sign())];
+      const none = d.eq(0);
+      const share = (t: Tensor): Tensor => none.where(d.constant(0), t.div(none.where(d.constant(1), d)));
+      const [part, flow] = [share(g), share(along(apart))];
+      return [grad.mul(part.sum(-1, true)), part.transpose(-2, -1).matmul(grad).neg(), flow.mul(part).neg(), flow];
+    },
+    args: (x: Tensor, y: Tensor, d: Tensor, g: Tensor, p: 1 | 2): Call<DistanceParams> => ({
+      inputs: [x, y, d, g],
+      params: { p },
+    }),
+    samples: (): readonly Sample<DistanceParams>[] => [
+      { inputs: [s(2, 3, 4), s(2, 5, 4), s(2, 3, 5), s(2, 3, 5)], params: { p: 2 } },
+      { inputs: [s(3, 7), s(2, 7), s(3, 2), s(3, 2)], params: { p: 1 } },
+      { inputs: [s(19, 70), s(130, 70), s(19, 130), s(19, 130)], params: { p: 2 } },
+      { inputs: [s(2, 3, 4), s(2, 0, 4), s(2, 3, 0), s(2, 3, 0)], params: { p: 2 } },
+    ],
+    errors: (): readonly ErrorSample<DistanceParams>[] => [
+      {
+        inputs: [s(3, 4), s(5, 4), s(3, 4), s(3, 4)],
+        params: { p: 2 },
+        code: 'E_SHAPE',
+        says: /distances \[3, 4\] and gradients \[3, 4\] of 3 and 5 rows must be \[3, 5\]/,
       },
     ],
   }),

@@ -31,6 +31,7 @@ export const UNVOUCHED: Readonly<Record<string, string>> = {
   countBins: 'a part of histc, which PyTorch vouches for',
   dft: 'what fft, rfft and stft are made of, which PyTorch vouches for',
   rowDistances: 'what cdist is made of, which PyTorch vouches for',
+  rowDistancesBackward: 'what gradients of cdist are made of, which PyTorch vouches for',
   f8matmul: 'made of products, which PyTorch vouches for, with weights decoded from 8 bits as its casts decode them',
   qmatmulExperts: 'made of dequantized blocks, which gguf-py and ggml vouch for',
   maxPool2dWithIndices: "the places that maxPool2d's gradient goes to, which PyTorch vouches for",
