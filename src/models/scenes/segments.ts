@@ -34,6 +34,7 @@ export interface Panoptic {
   readonly height: number;
   /** The segment's number for each pixel, row by row; 0 where there is none. */
   readonly map: Uint16Array;
+  /** What was found, in the order of the numbers in `map`. */
   readonly segments: readonly PanopticSegment[];
 }
 
