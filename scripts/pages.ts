@@ -7,6 +7,7 @@ import { parseArgs } from 'node:util';
 import { spawnSync } from 'node:child_process';
 import { pathToFileURL } from 'node:url';
 import { type Kept, estimatesPage } from '../bench/amd-page.js';
+import { BREADTH_PAGE, breadthPage } from '../bench/breadth-page.js';
 import { CURVES, growthPicture } from '../bench/curves.js';
 import { PICTURE, picture } from '../bench/picture.js';
 import { packageRoot } from '../src/base/paths.js';
@@ -30,6 +31,7 @@ export const PAGES: Readonly<Record<string, () => string>> = {
   'docs/scaling.md': scalingPage,
   [PICTURE]: picture,
   [CURVES]: growthPicture,
+  [BREADTH_PAGE]: breadthPage,
 };
 
 /** Pages that are not what they are made from, and models that were never run. */
