@@ -116,3 +116,32 @@ test('kept floats are encoded and looked up, and refuse what would change them',
   assert.throws(() => adapters.merge(), /dtype: 'f32'/);
   adapted.dispose();
 });
+
+test('a model that is given a dtype has parameters of it alone, trained where all others are', {
+  skip: skipFamilies,
+}, () => {
+  const dir = inType(familyFolder('mixtral'), 'bf16');
+  for (const folder of [builtinModel, dir])
+    for (const dtype of ['f32', 'f16'] as const)
+      scope(() => {
+        const [wide, narrow] = [false, true].map((keep) => load(folder, keep));
+        assert.ok(kept(narrow).length > 0);
+        const trained = dtype === 'f32';
+        for (const m of [wide, narrow]) m.requireGrad(trained).to(undefined, dtype);
+        assert.equal(kept(narrow).length, 0);
+        assert.equal(narrow.dtype, dtype);
+        assert.deepEqual([...narrow.namedParameters().keys()], [...wide.namedParameters().keys()]);
+        assert.ok(narrow.parameters().every((p) => p.dtype === dtype && p.requiresGrad === trained));
+        const ids = tensor([[1, 5, 9]], { dtype: 'i64', device });
+        const [want, got] = noGrad(() => [wide, narrow].map((m) => m.forward(ids)));
+        assert.ok(same(got, want), folder);
+        for (const m of [wide, narrow]) m.dispose();
+      });
+  rmSync(dir, { recursive: true });
+  const adapted = load(builtinModel, true);
+  addLora(adapted, { targets: ['o_proj'], rank: 2 });
+  const trained = adapted.parameters().filter((p) => p.requiresGrad).length;
+  adapted.to(undefined, 'f32');
+  assert.equal(adapted.parameters().filter((p) => p.requiresGrad).length, trained);
+  adapted.dispose();
+});

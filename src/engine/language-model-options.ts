@@ -60,7 +60,7 @@ export interface ModelOptions extends HubOptions {
   readonly device?: Device | string;
   /**
    * Default: what the file says; on the CPU f32, beside which matrices stored in 16 bits stay so. Whoever trains a model
-   * asks for 'f32'.
+   * asks for 'f32', here or by `model.to(undefined, 'f32')`.
    */
   readonly dtype?: DType;
   /** What keys and values are kept in: 'q8_0' or 'f8e4m3' for 8 bits a number; default the dtype. */

@@ -271,17 +271,37 @@ export abstract class Module {
       put((i) => before[i]);
     }
   }
-  /** Moves to a device or a dtype (floats only); parameters stay parameters. */
+  /**
+   * Moves to a device or a dtype (floats only); parameters stay parameters, and matrices that were kept as they were
+   * stored become such where a dtype is asked for.
+   */
   to(device: Device | undefined, dtype?: DType): this {
     const encoded = new Set([...this.#slots()].filter((s) => s.encoded).map((s) => s.owner[s.key]));
     this.#forgetAll();
-    return this.replace((t) =>
+    this.replace((t) =>
       noGrad(() => {
         const there = device ? t.to(device) : t;
         const cast = dtype && isFloat(there.dtype) && !encoded.has(t) ? there.cast(dtype) : there;
         return cast === t ? t : keep(cast).requireGrad(t.requiresGrad);
       }),
     );
+    if (dtype) this.#castKept(dtype);
+    return this;
+  }
+  /** Matrices kept in the floats they were stored in as parameters of a dtype, which are trained where all others are. */
+  #castKept(dtype: DType): void {
+    const others = this.parameters();
+    const trained = others.length > 0 && others.every((p) => p.requiresGrad);
+    const done = new Map<QTensor, Tensor>();
+    const put = (value: unknown, owner: Record<string, unknown>, key: string): void => {
+      if (Array.isArray(value)) value.forEach((v, i) => put(v, value as unknown as typeof owner, String(i)));
+      if (!(value instanceof QTensor && value.isFloats)) return;
+      const cast = done.get(value) ?? noGrad(() => keep(value.dequantize(dtype))).requireGrad(trained);
+      done.set(value, cast);
+      owner[key] = cast;
+    };
+    for (const [, part] of this.namedModules())
+      for (const { value, owner, key } of part.fields()) put(value, owner, key);
   }
 
   /** Says whether this module and all within it are being trained. */
