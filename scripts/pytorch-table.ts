@@ -380,6 +380,9 @@ const DIFFERENT: Readonly<Record<string, string>> = {
     'takes them',
   'pack_padded_sequence, pad_packed_sequence':
     '`lstm.run(x, undefined, { lengths: [5, 3] })`: steps beyond a length leave the state alone and answer 0',
+  'MultiheadAttention, need_weights':
+    '`attention.attend(query, key, value)` answers `{ output, weights }`, weights of each head; forward answers the ' +
+    'output alone',
   'MultiheadAttention, attn_mask':
     "true where a query sees a key; PyTorch's truth values of this one layer say the opposite",
   binary_cross_entropy:

@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import { join } from 'node:path';
 import { test } from 'node:test';
-import { gradOf, ShapeError, type Tensor, tensor, zeros } from '../src/index.js';
+import { gradOf, type NestedInput, randn, ShapeError, type Tensor, tensor, zeros } from '../src/index.js';
 import { DataLoader } from '../src/data/index.js';
 import { saveTensors } from '../src/io/index.js';
 import * as nn from '../src/nn/index.js';
@@ -442,10 +442,28 @@ test('poissonNll with full adds the approximation of ln(y!) for counts above 1',
   near(nn.losses.poissonNll(x, y, { full: true, reduction: 'none' }), [1.6487212, 1.7182817, 2.1598592], 'full');
 });
 
-test('ctc refuses tensors where it takes lists, and says how to make them', () => {
-  const [x, labels] = [zeros([4, 1, 3]).logSoftmax(2), zeros([1, 2], { dtype: 'i64' })];
-  assert.throws(() => nn.losses.ctc(x, labels as never, [4]), /ctc: labels are a list, not a tensor.*targets\.toArray/);
-  assert.throws(() => nn.losses.ctc(x, [[1]], labels as never, [2] as never), /ctc: input lengths are a list/);
+test('ctc takes labels as PyTorch has them, in rows with padding or all in a row', () => {
+  const x = randn([6, 2, 4], { seed: 1 }).logSoftmax(2);
+  const want = nn.losses.ctc(x, [[1, 2, 2], [3]], [6, 4], { reduction: 'none' }).toArray<number[]>();
+  const whole = (list: NestedInput): Tensor => tensor(list, { dtype: 'i64' });
+  const padded = whole([[1, 2, 2], [3, 0, 0]]); // biome-ignore format: a line
+  const options = { reduction: 'none', targetLengths: whole([3, 1]) } as const;
+  near(nn.losses.ctc(x, padded, whole([6, 4]), options), want, 'padded');
+  near(nn.losses.ctc(x, whole([1, 2, 2, 3]), [6, 4], { ...options, targetLengths: [3, 1] }), want, 'in a row');
+  near(new nn.CTCLoss({ reduction: 'none' }).forward(x, padded, [6, 4], [3, 1]), want, 'as a module');
+  assert.throws(() => nn.losses.ctc(x, padded, [6, 4]), /ctc: label 0 is not a class from 0 to 3 other than the blank/);
+  assert.throws(
+    () => nn.losses.ctc(x, whole([1, 2]), [6, 4], { targetLengths: [3, 1] }),
+    /ctc: labels \[2\] are \(batch, most labels\) or all in a row, with targetLengths that add up, not \[3, 1\]/,
+  );
+  assert.throws(
+    () => nn.losses.ctc(x, [[1], [2]], [6, 4], { targetLengths: [1, 1] }),
+    /targetLengths go with labels in/,
+  );
+  assert.throws(
+    () => nn.losses.ctc(x, [[1], [2]], 6 as never),
+    /ctc: input lengths are a list or a tensor, not number/,
+  );
 });
 
 test('a state dict within a checkpoint is refused with the prefix that its names stand behind', () => {

@@ -1,11 +1,11 @@
 // Connectionist temporal classification: the probability of a short sequence of labels over all ways to spread it over
 // a longer one, with blanks between.
 import { ArgumentError, ShapeError } from '../base/errors.js';
-import { formatShape } from '../base/shape.js';
+import { formatShape, kindOf } from '../base/shape.js';
 import type { Reduction } from '../ops/functional.js';
 import { requireOptions } from '../ops/kernel-row.js';
 import { cat, tensor } from '../tensor/create.js';
-import type { Tensor } from '../tensor/tensor.js';
+import { Tensor } from '../tensor/tensor.js';
 
 /** Options of ctc. */
 export interface CtcOptions {
@@ -15,6 +15,38 @@ export interface CtcOptions {
   readonly reduction?: Reduction;
   /** Labels that do not fit into their input cost nothing instead of infinitely much; default false. */
   readonly zeroInfinity?: boolean;
+  /** How many labels of each example count, of labels that are a tensor, as PyTorch has them; default all. */
+  readonly targetLengths?: Counts;
+}
+/** Whole numbers as a list, or as a tensor that is read. */
+export type Counts = readonly number[] | Tensor;
+/** Labels of each example as lists, or as PyTorch has them: a tensor (batch, most labels), or all in a row. */
+export type CtcLabels = readonly (readonly number[])[] | Tensor;
+const asList = (counts: Counts): readonly number[] =>
+  counts instanceof Tensor ? counts.cast('f64').toArray<number[]>() : counts;
+
+/** Labels as lists, of which so many count. */
+function listed(labels: CtcLabels, targetLengths: Counts | undefined): readonly (readonly number[])[] {
+  if (!(labels instanceof Tensor)) {
+    if (targetLengths !== undefined)
+      throw new ArgumentError('ctc: targetLengths go with labels in a tensor; of lists, each has its own length');
+    return labels;
+  }
+  const counts = targetLengths && asList(targetLengths);
+  const whole = (sum: number): boolean => counts?.every((n) => Number.isInteger(n) && n >= 0 && n <= sum) ?? true;
+  if (labels.rank === 2 && whole(labels.dim(1)) && (counts?.length ?? labels.dim(0)) === labels.dim(0))
+    return labels
+      .cast('f64')
+      .toArray<number[][]>()
+      .map((row, i) => row.slice(0, counts?.[i]));
+  const row = labels.rank === 1 && counts && whole(labels.size) ? asList(labels) : undefined;
+  if (!row || !counts || counts.reduce((a, b) => a + b, 0) !== row.length)
+    throw new ShapeError(
+      `ctc: labels ${formatShape(labels.shape)} are (batch, most labels) or all in a row, with targetLengths that ` +
+        `add up${counts ? `, not [${counts.join(', ')}]` : ''}`,
+    );
+  let at = 0;
+  return counts.map((n) => row.slice(at, (at += n)));
 }
 /** Stands for ln 0: far below any sum of logarithms, yet differences of it are numbers. */
 const NEVER = -1e30;
@@ -35,11 +67,7 @@ function check(
     throw new ShapeError(`ctc: log-probabilities are (time, batch, classes), not ${formatShape(x.shape)}`);
   const [time, batch, classes] = x.shape;
   for (const [what, list] of Object.entries({ labels, 'input lengths': inputLengths }))
-    if (!Array.isArray(list))
-      throw new ArgumentError(
-        `ctc: ${what} are a list, not a tensor; of targets and target lengths as PyTorch has them, labels are ` +
-          'targets.toArray().map((row, i) => row.slice(0, lengths[i]))',
-      );
+    if (!Array.isArray(list)) throw new ArgumentError(`ctc: ${what} are a list or a tensor, not ${kindOf(list)}`);
   if (labels.length !== batch) throw new ArgumentError(`ctc: ${labels.length} lists of labels for a batch of ${batch}`);
   lengths('input lengths', inputLengths, batch, time);
   for (const list of labels)
@@ -52,18 +80,19 @@ function check(
 }
 
 /**
- * -ln of the probability of labels: log-probabilities (time, batch, classes), labels (batch, most labels) as class
- * numbers, and how many of each count.
+ * -ln of the probability of labels: log-probabilities (time, batch, classes), the class numbers of each example, as
+ * lists or in a tensor, and how much of each input counts.
  */
 export function ctc(
   logProbabilities: Tensor,
-  labels: readonly (readonly number[])[],
-  inputLengths: readonly number[],
+  targets: CtcLabels,
+  lengthsOfInputs: Counts,
   options: CtcOptions = {},
 ): Tensor {
   const x = logProbabilities;
+  requireOptions('ctc', options, ['blank', 'reduction', 'zeroInfinity', 'targetLengths']);
+  const [labels, inputLengths] = [listed(targets, options.targetLengths), asList(lengthsOfInputs)];
   check(x, labels, inputLengths, options.blank ?? 0);
-  requireOptions('ctc', options, ['blank', 'reduction', 'zeroInfinity']);
   const { blank = 0, reduction = 'mean', zeroInfinity = false } = options;
   const [time, batch] = x.shape;
 

@@ -159,8 +159,19 @@ export class GaussianNLLLoss extends Loss<losses.GaussianOptions> {
 }
 /** -ln of the probability of labels over all ways to spread them over time; see losses.ctc. */
 export class CTCLoss extends Loss<losses.CtcOptions> {
-  /** The loss of log-probabilities (time, batch, classes), labels by example and how much of each input counts. */
-  forward(logProbabilities: Tensor, labels: readonly (readonly number[])[], inputLengths: readonly number[]): Tensor {
-    return losses.ctc(logProbabilities, labels, inputLengths, this.options);
+  /**
+   * The loss of log-probabilities (time, batch, classes), labels by example and how much of each input counts; of labels
+   * in a tensor also how many of each count.
+   */
+  forward(
+    logProbabilities: Tensor,
+    labels: losses.CtcLabels,
+    inputLengths: losses.Counts,
+    targetLengths?: losses.Counts,
+  ): Tensor {
+    return losses.ctc(logProbabilities, labels, inputLengths, {
+      ...this.options,
+      ...(targetLengths && { targetLengths }),
+    });
   }
 }

@@ -17,7 +17,7 @@ import { innermost } from '../tensor/levels.js';
 import { Tensor } from '../tensor/tensor.js';
 
 export { linearCrossEntropy, type LinearCrossEntropyOptions } from './linear-cross-entropy.js';
-export { ctc, type CtcOptions } from './loss-ctc.js';
+export { type Counts, ctc, type CtcLabels, type CtcOptions } from './loss-ctc.js';
 
 function reduced(op: string, each: Tensor, reduction: Reduction = 'mean', more: readonly string[] = []): Tensor {
   if (reduction === 'none') return each;

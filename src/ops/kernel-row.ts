@@ -157,6 +157,7 @@ const OTHER_OPTIONS: Readonly<Record<string, string>> = {
   maxIter: 'maxIterations',
   maxEval: 'maxEvaluations',
   tau: 'temperature',
+  needWeights: 'attend(query, key, value, options), which answers { output, weights }',
   lrDecay: 'learningRateDecay',
 };
 /** Options that are true or false wherever they are known: anything else would count as one of the two. */
