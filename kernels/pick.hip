@@ -84,7 +84,7 @@ WICK_FN void set_places(const u8* flags, const i64* starts, const u64* info, u32
     u64 rest = base + places[k];
     ROLLED
     for (u32 d = rank - 1; d > 0; d--) {
-      const u64 size = info[d], left = rest >> 32 ? rest / size : (u32)rest / (u32)size;
+      const u64 size = info[d], left = (rest | size) >> 32 ? rest / size : (u32)rest / (u32)size;
       dst[d * count + first + k] = (i64)(rest - left * size);
       rest = left;
     }

@@ -155,6 +155,7 @@ WICK_FN void bilinear_grad(const S* grad, S* dx, u64 planes, i64 h, i64 w, i64 h
       UNROLL(1, 1)
       for (i64 c = cols.first; c <= cols.last; c++) {
         const double weight = part * share(between(c, step_w, corners, w), z);
+        if (weight == 0) continue;  // infinity weighs nothing, too
         const S* pixel = from + (u64)(r * w_out + c);
 #pragma unroll
         for (u32 k = 0; k < PLANES; k++)

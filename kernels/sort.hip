@@ -397,13 +397,14 @@ WICK_FN void choose_count(const S* src, const Chosen* known, u32* counts, i64 co
   __syncthreads();
   u32 sum = 0;
   for (u32 w = 0; w < 256 / WICK_WAVE; w++) sum += seen[w][threadIdx.x];
-  if (sum) atomic_add(&counts[row * 256 + threadIdx.x], sum);
+  if (sum) atomic_add(&counts[(i64)row * 256 + threadIdx.x], sum);
 }
 /** A block a row: the byte at which `left` are reached; counts are 0 again for the next one. */
 WICK_FN void choose_byte(Chosen* known, u32* counts, u32 shift, u32 first, u32 keep) {
   __shared__ u32 slots[256 / WICK_WAVE];
   Chosen* mine = known + blockIdx.x;
-  const u32 left = first ? keep : mine->left, count = counts[blockIdx.x * 256 + threadIdx.x];
+  u32* at = counts + (i64)blockIdx.x * 256 + threadIdx.x;
+  const u32 left = first ? keep : mine->left, count = *at;
   const u64 key = first ? 0 : mine->key;
   const u32 smaller = first ? 0 : mine->before;
   u32 total;
@@ -414,7 +415,7 @@ WICK_FN void choose_byte(Chosen* known, u32* counts, u32 shift, u32 first, u32 k
     mine->left = left - before;
     mine->before = smaller + before;
   }
-  counts[blockIdx.x * 256 + threadIdx.x] = 0;
+  *at = 0;
 }
 /** Of this thread's elements one after another: a bit for each key below the last one kept, and for each equal to it. */
 template <class S>

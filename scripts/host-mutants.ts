@@ -115,8 +115,17 @@ const GUARDS: Readonly<Partial<Record<Area, Readonly<Record<string, Guard>>>>> =
     'src/backends/gpu/scan': asked('cumsum', 'scan'),
     'src/backends/gpu/row-shapes': asked('softmax,layerNorm,sum', 'softmax'),
     'src/backends/gpu/reduce': asked('sum,max,min,argmax,prod,mean', 'reduce'),
-    'src/backends/gpu/indexing': [...asked('gather,scatter,index,storeRows', 'indexing'), ...tests('trust-indices')],
-    'src/backends/gpu/sort': asked('sort,argsort,topk', 'sort'),
+    'src/backends/gpu/indexing': [
+      ...asked('gather,scatter,index,storeRows', 'indexing'),
+      ...tests('scatter-long', 'trust-indices'),
+    ],
+    'src/backends/gpu/sort': [...asked('sort,argsort,argTop,topk', 'sort'), ...tests('tiles')],
+    ...Object.fromEntries(
+      Object.entries({ pick: 'flag', count: 'count', search: 'searchsorted', distance: 'rowDistances' }).map(
+        ([f, cases]) => [`src/backends/gpu/${f}`, [launches(cases), part(cases), ...tests('tiles'), matrix(cases)]],
+      ),
+    ),
+    'src/backends/gpu/fourier': [launches('dft'), part('dft'), ...tests('fourier'), matrix('dft')],
     'src/backends/gpu/movement': [
       launches('copy,cat,place,new,castTo'),
       part('copy,cat,place,new,castTo'),

@@ -221,6 +221,16 @@ for (const { name, device, missing } of testDevices('cpu,sim:32,reference')) {
     assert.deepEqual(first.get(0).backward().of(x).toArray(), [0, 3, 0]);
   });
 
+  check('an infinite gradient of a resized pixel reaches those that it was made of, and no neighbours', () => {
+    const x = on([3, 1, 4, 1, 5, 9]).reshape([1, 1, 1, 6]).requireGrad();
+    const y = x.interpolate({ size: [1, 12], mode: 'bilinear' });
+    const grad = on([1, 1, 1, 1, 1, Infinity, 1, 1, 1, 1, 1, 1]).reshape(y.shape);
+    assert.deepEqual(y.backward({ grad }).of(x).flatten().toArray(), [2, 2, Infinity, Infinity, 2, 2]);
+    const same = x.interpolate({ size: [1, 6], mode: 'bilinear' });
+    const nan = on([1, 1, NaN, 1, 1, 1]).reshape(same.shape);
+    assert.deepEqual(same.backward({ grad: nan }).of(x).flatten().toArray(), [1, 1, NaN, 1, 1, 1]);
+  });
+
   check('arguments that would be ignored or cut are refused', () => {
     const x = on([1, 2, 3, 4]);
     const bad = (f: () => unknown, says: RegExp): void =>

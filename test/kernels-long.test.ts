@@ -57,6 +57,23 @@ const runs = (module: string): { skip: string | false } => ({
   skip: only && !only.includes(module) ? 'another module is asked for' : false,
 });
 
+test('places of flags along a dimension of 2^32 and more', runs('pick'), () => {
+  const run = new SimRunner(32);
+  const flags = Uint8Array.from({ length: 5000 }, (_, i) => (i % 1000 === 7 ? 1 : 0));
+  const [starts, count] = [[0, 5, 5], 5];
+  for (const size of [2 ** 32, 2 ** 32 + 1, 2 ** 33]) {
+    const y = run.buffer(2 * count * 8);
+    const info = run.buffer(BigUint64Array.from([1, size].map(BigInt)));
+    run.launch(unitOf('pick', ['pick_places']), 'pick_places', 2, 256, [
+      ...[run.buffer(flags), run.of('i64', starts.map(BigInt)), info],
+      ...[2, y, flags.length, count],
+    ]);
+    const want = [0, 0, 0, 0, 0, 7, 1007, 2007, 3007, 4007].map(BigInt);
+    assert.deepEqual([...run.read('i64', y, 2 * count)], want, `${size}`);
+  }
+  run.free();
+});
+
 test(
   'sums by atomics over the first and last of three dimensions, contiguous and turned, with fewer threads than ' +
     'elements',

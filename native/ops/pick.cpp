@@ -66,8 +66,9 @@ Status flagPlaces(const Call& c, const void*) {
   parallel(tilesOf(n), 8, [&](int64_t begin, int64_t end) {
     eachSet(flags, starts, n, count, begin, end, [&](int64_t place, int64_t k) {
       for (int d = rank - 1; d > 0; d--) {
-        const int64_t left = place >> 32 ? place / mask.shape[d] : (uint32_t)place / (uint32_t)mask.shape[d];
-        out[d * count + k] = place - left * mask.shape[d];
+        const int64_t size = mask.shape[d];
+        const int64_t left = (place | size) >> 32 ? place / size : (uint32_t)place / (uint32_t)size;
+        out[d * count + k] = place - left * size;
         place = left;
       }
       out[k] = place;

@@ -67,7 +67,8 @@ Status bilinear(const Call& c, const void* data) {
         const double weight[4] = {(1 - a.weight) * (1 - b.weight), (1 - a.weight) * b.weight, a.weight * (1 - b.weight),
                                   a.weight * b.weight};
         if (backward)
-          for (int k = 0; k < 4; k++) result[at[k]] += plane[y * w + z] * weight[k];
+          for (int k = 0; k < 4; k++)
+            result[at[k]] += weight[k] != 0 ? plane[y * w + z] * weight[k] : 0;  // infinity weighs nothing, too
         else {
           // Candle's order, with the multiply-adds its compiler makes of it: integers are cut off, and a last bit would
           // show.

@@ -302,7 +302,9 @@ export const resample = rows({
         eachNeighbour(
           [H, W],
           p,
-          (to, from, weight) => (numbers(out)[plane * H * W + from] += numbers(g)[plane * area + to] * weight),
+          // What has no weight counts nowhere, be it infinite or NaN.
+          (to, from, weight) =>
+            weight !== 0 && (numbers(out)[plane * H * W + from] += numbers(g)[plane * area + to] * weight),
         );
       }
     },
