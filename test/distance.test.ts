@@ -4,7 +4,7 @@ import { test } from 'node:test';
 import { type Device, scope, tensor } from '../src/index.js';
 import { testDevices } from '../src/testing/devices.js';
 
-for (const { name, device, missing } of testDevices('cpu'))
+for (const { name, device, missing } of testDevices('cpu,sim:32'))
   for (const [dtype, large] of [
     ['f32', 1e30],
     ['f64', 1e250],
@@ -20,6 +20,7 @@ for (const { name, device, missing } of testDevices('cpu'))
           const lists = [
             [3 * large, 4 * large],
             [3 / large, 4 / large],
+            [0, 7 * large],
             [0, 0],
             [Infinity, 1],
             [NaN, 0],
@@ -28,7 +29,7 @@ for (const { name, device, missing } of testDevices('cpu'))
             .cdist(tensor([[0, 0]], on))
             .flatten()
             .toArray<number[]>();
-          const want = [5 * large, 5 / large, 0, Infinity, NaN];
+          const want = [5 * large, 5 / large, 7 * large, 0, Infinity, NaN];
           want.forEach((w, i) => {
             if (Number.isFinite(w)) assert.ok(Math.abs(got[i] - w) <= 1e-6 * w, `${lists[i]}: ${got[i]}, not ${w}`);
             else assert.ok(Object.is(got[i], w), `${lists[i]}: ${got[i]}, not ${w}`);

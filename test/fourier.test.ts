@@ -25,7 +25,7 @@ function sums(x: Float64Array, im: Float64Array, at: readonly number[]): number[
 }
 const valuesOf = (t: Tensor): Float64Array => Float64Array.from(t.cast('f64').flatten().toArray<number[]>());
 
-for (const { name, device, missing } of testDevices('cpu'))
+for (const { name, device, missing } of testDevices('cpu,sim:32'))
   for (const [dtype, share] of [
     ['f32', 1e-6],
     ['f64', 4e-15],
