@@ -90,7 +90,7 @@ const GUARDS: Readonly<Record<string, Guard>> = {
   'grouped.h': { ops: ['matmulExperts'] },
   'indexing.hip': {
     ops: ['gather', 'indexSelect', 'indexAdd', 'scatter', 'scatterAdd', 'sliceScatter'],
-    tests: ['kernels-structured', 'kernels-structured-golden'],
+    tests: ['kernels-structured', 'kernels-structured-golden', 'scatter-long'],
   },
   'indexing.h': {
     ops: ['gather', 'indexAdd', 'scatterAdd'],
