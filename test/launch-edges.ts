@@ -7,6 +7,7 @@ import type { KernelRow } from '../src/ops/op.js';
 import { BLOCK_TYPES } from '../src/ops/quantized.js';
 import { opList } from '../src/ops/table.js';
 import { TRAINING_ROWS } from '../src/ops/training.js';
+import { type Call, each, floats, ids, type Input, ordered, words } from './launch-edges-order.js';
 import { briefText, callText, type Place, stepText } from './launch-text.js';
 
 /** A GPU by what plans ask of it. */
@@ -25,15 +26,6 @@ export const GPUS = [
   device('gfx950', 64, 256, 163840),
   device('gfx1100', 32, 48, 65536),
 ];
-
-type Input = readonly number[] | { readonly shape: readonly number[]; readonly dtype: DType };
-type Call = readonly [op: string, inputs: readonly Input[], params: object];
-const ids = (...shape: number[]) => ({ shape, dtype: 'i64' }) as const;
-const words = (...shape: number[]) => ({ shape, dtype: 'i32' }) as const;
-const floats = (...shape: number[]) => ({ shape, dtype: 'f32' }) as const;
-/** Every way of taking one of each list. */
-const each = <T extends readonly (readonly number[])[]>(...lists: T): { [K in keyof T]: number }[] =>
-  lists.reduce<number[][]>((all, list) => all.flatMap((some) => list.map((n) => [...some, n])), [[]]) as never;
 
 /** Ops over rows of so many columns. */
 const overRows = (shape: readonly number[]): Call[] => {
@@ -414,5 +406,6 @@ export function edgeLines(wanted: (op: string) => boolean): Map<string, readonly
   for (const on of GPUS) add('edges', everywhere(on), on, ['f16', 'f32']);
   // Waves of 64 and fewer registers are the other two.
   for (const on of GPUS.slice(0, 3)) add('sizes', ONCE, on, on === GPUS[0] ? ['f16', 'f32', 'f64'] : ['f16', 'f32']);
+  for (const on of GPUS.slice(0, 2)) add('order', ordered(on), on, ['u8', 'i32', 'f16', 'f32', 'f64']);
   return lines;
 }
