@@ -70,11 +70,15 @@ LONGCAT = dict(num_layers=2, ffn_hidden_size=64, q_lora_rank=20, kv_lora_rank=16
                num_key_value_heads=4)
 XLSTM = dict(hidden_size=128, num_hidden_layers=2, num_heads=4, ffn_round_up_to_multiple_of=16)
 ZAYA = dict(head_dim=16, moe_intermediate_size=24, num_experts=4, router_hidden_size=20)
+DEEPSEEK4 = dict(head_dim=16, q_lora_rank=20, moe_intermediate_size=24, n_routed_experts=4, num_experts_per_tok=2, hc_mult=2,
+                 hc_sinkhorn_iters=3, o_groups=2, o_lora_rank=10, index_n_heads=8, index_head_dim=12, index_topk=4,
+                 sliding_window=6, partial_rotary_factor=0.5, num_key_value_heads=1,
+                 compress_rates={'compressed_sparse_attention': 4, 'heavily_compressed_attention': 8})
 # Types without attention, or with a list of layers instead of their number.
 UNASKED = {**{kind: ('num_attention_heads', 'num_key_value_heads', 'intermediate_size', 'max_position_embeddings')
               for kind in ('mamba', 'mamba2', 'falcon_mamba')}, 'nemotron_h': ('num_hidden_layers',),
            'xlstm': ('num_attention_heads', 'num_key_value_heads', 'intermediate_size', 'max_position_embeddings'),
-           'zaya': ('intermediate_size',), 'hrm_text': ('num_key_value_heads',), 'longcat_flash': ('num_hidden_layers', 'intermediate_size'),
+           'deepseek_v4': ('intermediate_size',), 'zaya': ('intermediate_size',), 'hrm_text': ('num_key_value_heads',), 'longcat_flash': ('num_hidden_layers', 'intermediate_size'),
            'rwkv': ('num_attention_heads', 'num_key_value_heads', 'intermediate_size', 'max_position_embeddings'),
            'gpt_neo': ('num_key_value_heads',), 'gpt2': ('intermediate_size', 'num_key_value_heads'),
            **{kind: ('hidden_size', 'num_hidden_layers', 'num_attention_heads', 'intermediate_size')
@@ -98,6 +102,20 @@ UNASKED = {**{kind: ('num_attention_heads', 'num_key_value_heads', 'intermediate
            'xglm': ('hidden_size', 'num_hidden_layers', 'num_attention_heads', 'num_key_value_heads',
                     'intermediate_size')}
 MODELS = {
+    'deepseek_v4': ('deepseek_v4', {
+        **DEEPSEEK4, 'mlp_layer_types': ['hash_moe', 'moe', 'moe'], 'layer_types': [
+            'sliding_attention', 'compressed_sparse_attention', 'heavily_compressed_attention']}),
+    'deepseek_v4-b': ('deepseek_v4', {
+        **DEEPSEEK4, 'num_hidden_layers': 4, 'hc_mult': 3, 'mlp_layer_types': ['moe', 'hash_moe', 'moe', 'moe'],
+        'layer_types': ['heavily_compressed_attention', 'compressed_sparse_attention', 'compressed_sparse_attention',
+                        'sliding_attention'],
+        'compress_rates': {'compressed_sparse_attention': 2, 'heavily_compressed_attention': 5}, 'index_topk': 3,
+        'scoring_func': 'sigmoid', 'hidden_act': 'gelu', 'mlp_bias': True, 'routed_scaling_factor': 1.2,
+        'swiglu_limit': 0.7, 'rms_norm_eps': 1e-2, 'tie_word_embeddings': True, 'o_groups': 4, 'sliding_window': 9,
+        'hc_sinkhorn_iters': 1, 'hc_eps': 1e-3, 'rope_parameters': {
+            'main': {'rope_type': 'default', 'rope_theta': 500.0, 'partial_rotary_factor': 0.25},
+            'compress': {'rope_type': 'yarn', 'rope_theta': 10000.0, 'partial_rotary_factor': 0.25, 'factor': 4.0,
+                         'original_max_position_embeddings': 16, 'attention_factor': 1.0}}}),
     'zaya': ('zaya', ZAYA),
     'zaya-b': ('zaya', {
         **ZAYA, 'attention_bias': True, 'lm_head_bias': True, 'cca_time0': 3, 'cca_time1': 1, 'hidden_act': 'gelu',
@@ -1471,7 +1489,9 @@ def uniform(n, seed):
 
 
 def made(spec):
-    shape, seed, scale, offset = spec
+    shape, seed, scale, offset, *numbers = spec
+    if numbers:  # whole numbers below this one
+        return np.floor((uniform(int(np.prod(shape)), seed) + 0.5) * numbers[0]).astype(np.int64).reshape(shape)
     return (uniform(int(np.prod(shape)), seed) * (2 * np.sqrt(3) * scale) + offset).astype(np.float32).reshape(shape)
 
 
@@ -1479,6 +1499,8 @@ def spec_of(name, t, seed):
     # Tables that the config alone makes.
     if name.endswith(('slope_rate', 'query_decay', 'key_decay', 'diagonal_decay', 'relative_position_index')):
         return None
+    if name.endswith('tid2eid'):  # numbers of four experts
+        return [list(t.shape), seed, 0.0, 0.0, 4]
     if name.endswith('balancing_biases'):  # transformers makes the last of them -1, whatever is stored
         return [list(t.shape), seed, 0.0, -1.0]
     if 'A_log' in name:
@@ -1494,7 +1516,7 @@ def spec_of(name, t, seed):
 
 
 # Of these a batch is compared with its rows.
-ALONE = ('recurrent_gemma', 'rwkv', 'xlstm')
+ALONE = ('recurrent_gemma', 'rwkv', 'xlstm', 'deepseek_v4')
 
 
 def alone(model, ids, mask, answer):
@@ -1503,7 +1525,8 @@ def alone(model, ids, mask, answer):
 
 
 def padded_greedy(model, ids, mask):
-    # RecurrentGemma's convolutions read padding, and RWKV and xLSTM have no mask.
+    # RecurrentGemma's convolutions read padding, RWKV and xLSTM have no mask, and
+    # DeepSeek V4 sums up padding with the text.
     if model.config.model_type in ALONE:
         made = alone(model, ids, mask, lambda row: model.generate(row, max_new_tokens=8, do_sample=False)[:, -8:])
         return torch.cat([ids, made], 1)

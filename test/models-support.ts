@@ -8,7 +8,8 @@ import { tensor } from '../src/tensor/create.js';
 import { keep } from '../src/tensor/scope.js';
 import type { Tensor } from '../src/tensor/tensor.js';
 
-type Spec = readonly [shape: readonly number[], seed: number, scale: number, offset: number];
+/** Where there is a fifth, whole numbers below it. */
+type Spec = readonly [shape: readonly number[], seed: number, scale: number, offset: number, numbers?: number];
 interface Family {
   readonly config: Readonly<Record<string, unknown>>;
   readonly tensors: Readonly<Record<string, Spec>>;
@@ -84,8 +85,12 @@ function uniform(i: number, seed: number): number {
   x = Math.imul(x ^ (x >>> 13), 0xc2b2ae3d) >>> 0;
   return ((x ^ (x >>> 16)) >>> 0) / 4294967296 - 0.5;
 }
-function made([shape, seed, scale, offset]: Spec): Tensor {
+function made([shape, seed, scale, offset, numbers]: Spec): Tensor {
   const size = shape.reduce((a, b) => a * b, 1);
+  if (numbers !== undefined) {
+    const data = BigInt64Array.from({ length: size }, (_, i) => BigInt(Math.floor((uniform(i, seed) + 0.5) * numbers)));
+    return tensor(data, { shape: [...shape], device: 'cpu' });
+  }
   if (scale === 0) return tensor(new Float32Array(size).fill(offset), { shape: [...shape], device: 'cpu' });
   const data = Float32Array.from({ length: size }, (_, i) => uniform(i, seed) * (2 * Math.sqrt(3) * scale) + offset);
   return tensor(data, { shape: [...shape], device: 'cpu' });

@@ -51,7 +51,7 @@ function feeds(m: Mlp): boolean {
     return (
       m.gated &&
       isGate(m.activation) &&
-      [m.gateFactor, m.outFactor, m.innerNorm, m.sparse, m.clamped].every((x) => x === undefined)
+      [m.gateFactor, m.outFactor, m.innerNorm, m.sparse, m.clamped, m.limit].every((x) => x === undefined)
     );
   if (m.kind !== 'experts') return false;
   const {
@@ -68,10 +68,12 @@ function feeds(m: Mlp): boolean {
     cap,
     idle,
     deepRouter,
+    byToken,
+    limit,
   } = m;
-  if (groups && groups.count > 1) return false;
+  if ((groups && groups.count > 1) || m.score === 'root of softplus') return false;
   const ofShared = [shared?.gated, shared?.factor];
-  const ofRouter = [routerNorm, scaled, cap, idle, deepRouter];
+  const ofRouter = [routerNorm, scaled, cap, idle, deepRouter, byToken, limit];
   const extras = [sparseMixer, clamped, onInput, ungated, latent, ...ofShared, ...ofRouter, summed].every(
     (x) => x === undefined || x === false,
   );
@@ -94,6 +96,7 @@ function featuresFit(f: Features): boolean {
       f.headLayer,
       f.cycles,
       f.shifted,
+      f.hyper,
     ].some(Boolean) &&
     f.branchFactor === undefined &&
     f.layers.every(({ mixer, mlp, ontoNormed, late }) => !ontoNormed && !late && mixes(mixer, first) && feeds(mlp))

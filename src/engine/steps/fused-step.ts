@@ -127,7 +127,7 @@ export class FusedStep {
     const { count, chosen, score, weights, factor, sumGuard, inner, activation } = m.feature;
     const norm = normed(before);
     const bias = this.#float(m.choiceBias);
-    const choice: Choice = { experts: count, chosen, score, weights, factor, sumGuard, bias };
+    const choice: Choice = { experts: count, chosen, score: score as Choice['score'], weights, factor, sumGuard, bias };
     const router = { weight: this.#float(m.router.weight) as Tensor, bias: this.#float(m.router.bias) };
     this.#steps.router({ ...router, x, norm, logits });
     const [gateUp, down] = [m.shared?.gateUp, m.shared?.down].map((l) => l?.weight as Tensor | undefined);

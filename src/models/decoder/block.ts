@@ -3,10 +3,12 @@ import { type Init, normal, ONE } from '../../nn/init.js';
 import { dropout } from '../../nn/layers.js';
 import { Module } from '../../nn/module.js';
 import type { Tensor } from '../../tensor/tensor.js';
+import { CompressedMixer } from './compressed-attention.js';
 import { ConvolvedAttentionMixer } from './convolved-attention.js';
 import { DifferentialMixer } from './differential-attention.js';
 import { ExpertAttentionMixer } from './expert-attention.js';
 import type { Features, Layer, Mixer, Mlp } from './features.js';
+import { HyperMix } from './hyper.js';
 import { GatedMemoryMixer } from './gated-memory.js';
 import { LayerInput } from './layer-inputs.js';
 import { AttentionMixer, ConvMixer, LatentMixer, type MixerContext, type Norm, norm } from './mixers.js';
@@ -45,6 +47,7 @@ export type MixerModule =
   | FedBackMixer
   | BesideMixer
   | ConvolvedAttentionMixer
+  | CompressedMixer
   | SharedMambaMixer;
 export type MlpModule = Dense | Mixture | DenseWithExperts;
 
@@ -78,6 +81,8 @@ function mixer(w: Weights, f: Mixer, hidden: number, deep: Init): MixerModule | 
       return new FedBackMixer(w, f, hidden, deep);
     case 'shared':
       return new SharedMambaMixer(w, f, hidden, deep);
+    case 'compressed':
+      return new CompressedMixer(w, f, hidden, deep);
     case 'convolved':
       return new ConvolvedAttentionMixer(w, f, hidden, deep);
     case 'beside':
@@ -128,6 +133,8 @@ export class Block extends Module {
   readonly factor: Tensor | undefined;
   /** Where a token has several vectors: how the layer's answer reaches all of them. */
   readonly streams: StreamBlock | undefined;
+  /** Where branches read sums of a token's vectors: how, of the mixer's and the feed-forward branch's. */
+  readonly hyper: readonly [mixer: HyperMix, mlp: HyperMix] | undefined;
   /** The narrow branch beside attention, where a token has several vectors. */
   readonly laurel: Laurel | undefined;
   /** What both branches are added to is multiplied by these, where a family has them. */
@@ -165,6 +172,7 @@ export class Block extends Module {
       this.streams = new StreamBlock(w, f.streams, f);
       this.laurel = new Laurel(w, f.streams, f);
     }
+    if (f.hyper) this.hyper = [new HyperMix(w, 'mixer', f), new HyperMix(w, 'mlp', f)];
     if (f.residualFactors) this.residuals = [w.tensor('mixerResidual', [n], ONE), w.tensor('mlpResidual', [n], ONE)];
     const shift = (of: Role, scale: Role): Shift => new Shift(w.tensor(of, [n]), w.tensor(scale, [n], ONE));
     this.shifts = f.shifted
@@ -194,6 +202,7 @@ export class Block extends Module {
   }
   #forward(x: Tensor, context: MixerContext, drop: number, more?: Tensor): Tensor {
     if (this.streams) return this.#inStreams(this.streams, x, context);
+    if (this.hyper) return this.#mixed(this.hyper, x, context, drop);
     if (this.#normedSums) return this.#sums(x, context, drop);
     if (this.#ontoNormed) return this.#onto(this.#ontoNormed, x, context, drop);
     const branch = (y: Tensor, after: Norm | undefined): Tensor => {
@@ -218,7 +227,7 @@ export class Block extends Module {
       mlp instanceof DenseWithExperts
         ? mlp.forward(second, h)
         : mlp instanceof Mixture
-          ? mlp.forward(second, asked)
+          ? mlp.forward(second, asked, context.ids)
           : mlp.forward(second);
     const fed = shifted(branch(made, this.afterMlp), 2);
     const y = this.#parallel && mixed ? x.add(mixed).add(fed) : kept(h, 1).add(fed);
@@ -254,6 +263,15 @@ export class Block extends Module {
     const h = joined(first, (this.mixer as MixerModule).forward(first, context), factors.mixer);
     const second = (this.beforeMlp as Norm).forward(h);
     return joined(second, (this.mlp as MlpModule).forward(second), factors.mlp);
+  }
+  /** Over all of a token's vectors side by side, (b, t, count hidden). */
+  #mixed([mixer, mlp]: NonNullable<Block['hyper']>, x: Tensor, context: MixerContext, drop: number): Tensor {
+    const through = (norm: Norm | undefined, y: Tensor): Tensor => (norm ? norm.forward(y) : y);
+    const h = mixer.around(x, (y) =>
+      dropout((this.mixer as MixerModule).forward(through(this.beforeMixer, y), context), drop),
+    );
+    const feed = this.mlp as Mixture;
+    return mlp.around(h, (y) => dropout(feed.forward(through(this.beforeMlp, y), undefined, context.ids), drop));
   }
   /** Over several vectors a token, (streams, b, t, hidden). */
   #inStreams(streams: StreamBlock, all: Tensor, context: MixerContext): Tensor {

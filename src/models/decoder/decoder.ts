@@ -17,6 +17,7 @@ import type { Tensor } from '../../tensor/tensor.js';
 import { Block, Shift } from './block.js';
 import { Cycles } from './cycles.js';
 import { type Features, keyed } from './features.js';
+import { HyperEnd, spread } from './hyper.js';
 import { LayerInputs } from './layer-inputs.js';
 import { type Norm, norm } from './mixers.js';
 import { PositionTables, waves } from './position-tables.js';
@@ -76,6 +77,8 @@ export class CausalLM extends Module {
   readonly embedOut: AnyLinear | undefined;
   /** Where a token has several vectors: what makes them, and one of them again. */
   readonly streams: Streams | undefined;
+  /** Where branches read sums of a token's vectors: what the head reads of them. */
+  readonly hyper: HyperEnd | undefined;
   /** Where two stacks of layers take turns: how they do. */
   readonly cycles: Cycles | undefined;
   /** Narrow vectors that tokens have for each layer, where the family has them. */
@@ -130,6 +133,7 @@ export class CausalLM extends Module {
     if (features.shifted)
       this.embedShift = new Shift(w.tensor('embedShift', [hiddenSize]), w.tensor('embedScale', [hiddenSize], ONE));
     if (features.streams) this.streams = new Streams(w, features.streams, hiddenSize);
+    if (features.hyper) this.hyper = new HyperEnd(w, features);
     if (features.cycles) this.cycles = new Cycles(w, features.cycles, features);
     if (learnt) {
       const size = [learnt.count + learnt.offset, hiddenSize] as const;
@@ -287,7 +291,7 @@ export class CausalLM extends Module {
     const layer = (y: Tensor, i: number): Tensor => {
       const made = this.blocks[this.#blockOf[i]].forward(
         y,
-        { layer: first + i, step, tables, column, embedded: x, ...(inputs && { inputs }) },
+        { layer: first + i, step, tables, column, ids, embedded: x, ...(inputs && { inputs }) },
         drop,
       );
       return behind ? behind(made, first + i) : made;
@@ -301,6 +305,7 @@ export class CausalLM extends Module {
         return next;
       }, given);
     if (this.streams) return this.streams.end(run(this.streams.begin(x)));
+    if (this.hyper) return this.hyper.forward(run(spread(x, this.hyper.count)));
     return this.stage ? this.stage.through(x, run) : run(x);
   }
   /** A factor as the weights' dtype holds it. */

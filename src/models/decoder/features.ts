@@ -259,6 +259,32 @@ export interface ConvolvedAttention {
   readonly biased: boolean;
 }
 
+/**
+ * Attention of one key head whose keys are values, too: to those of a window it adds what whole runs of tokens are
+ * summed up to. Heads turn at their end, and answers turn back; groups of them have narrow products before the last
+ * one (DeepSeek V4).
+ */
+export interface CompressedAttention {
+  readonly kind: 'compressed';
+  /** What is kept of a token: the still part of its key and what sums are made of; the part that turns. */
+  readonly keys: LatentAttention;
+  readonly window: number;
+  readonly groups: number;
+  readonly groupRank: number;
+  readonly eps: number;
+  readonly sums?: RunSums;
+}
+/** How runs of tokens are summed up, each number weighed by gates of its own. */
+export interface RunSums {
+  /** Tokens of a run. */
+  readonly run: number;
+  /** A sum is made of the run before, too, of which each token has a second vector. */
+  readonly overlap: boolean;
+  readonly rope: RopeFeature;
+  /** Narrow sums of the same runs choose which `kept` ones a query sees, where there are more. */
+  readonly index?: { readonly heads: number; readonly dim: number; readonly kept: number };
+}
+
 /** A transformer block that several layers share, over a layer's input and the embedding side by side. */
 export interface SharedBlock {
   readonly attention: Attention;
@@ -301,6 +327,7 @@ export type Mixer =
   | FedBack
   | Beside
   | ConvolvedAttention
+  | CompressedAttention
   | SharedMamba
   | { readonly kind: 'none' };
 
@@ -309,21 +336,19 @@ export const WIDEST_HEAD = 256;
 /** Whether a mixer keeps keys by token and nothing else. */
 export const keepsKeys = (m: Mixer): m is Attention | LatentAttention => m.kind === 'attention' || m.kind === 'latent';
 /** The part of a mixer that looks at keys by token. */
-export const keyed = (m: Mixer): Attention | LatentAttention | undefined =>
-  m.kind === 'beside' || m.kind === 'convolved'
-    ? m.attention
-    : m.kind === 'shared'
-      ? m.block?.attention
-      : keepsKeys(m)
-        ? m
-        : undefined;
+export const keyed = (m: Mixer): Attention | LatentAttention | undefined => {
+  if (m.kind === 'beside' || m.kind === 'convolved') return m.attention;
+  if (m.kind === 'compressed') return m.keys;
+  if (m.kind === 'shared') return m.block?.attention;
+  return keepsKeys(m) ? m : undefined;
+};
 /** The part of a mixer that keeps keys of its own. */
 export const keyKeeper = (m: Mixer): Attention | LatentAttention | undefined => {
   const found = keyed(m);
   return found?.kind === 'attention' && found.keysOf !== undefined ? undefined : found;
 };
 /** Whether it remembers something of one size, which cannot go back. */
-export const remembers = (m: Mixer): boolean => m.kind !== 'none' && !keepsKeys(m);
+export const remembers = (m: Mixer): boolean => m.kind !== 'none' && m.kind !== 'compressed' && !keepsKeys(m);
 
 export interface DenseMlp {
   readonly kind: 'dense';
@@ -340,6 +365,8 @@ export interface DenseMlp {
   /** Gates that are not so many deviations above their mean are closed. */
   readonly sparse?: number;
   readonly clamped?: ClampedGate;
+  /** Gates before their activation are at most this, what they multiply is of this magnitude at most. */
+  readonly limit?: number;
 }
 /** min(gate, limit), clamp(up, limit), gate * sigmoid(alpha gate) * (up + 1). */
 export interface ClampedGate {
@@ -364,7 +391,7 @@ export interface Experts {
   /** A router's logits become cap * tanh(logits / cap). */
   readonly cap?: number;
   /** What a router's logits become before the choice. */
-  readonly score: 'softmax' | 'sigmoid' | 'logits';
+  readonly score: 'softmax' | 'sigmoid' | 'logits' | 'root of softplus';
   /** A stored bias takes part in the choice but not in the weights. */
   readonly choiceBias?: boolean;
   /** Only the best groups of experts take part; a group's worth is its best or its two best scores. */
@@ -378,6 +405,9 @@ export interface Experts {
   readonly onInput?: boolean;
   /** Of the experts, and of the one that all tokens go through. */
   readonly clamped?: ClampedGate;
+  readonly limit?: number;
+  /** A stored table says which experts a token of the vocabulary goes to; the router only weighs them. */
+  readonly byToken?: { readonly vocabSize: number };
   /** Two experts, chosen one after the other among logits near the largest (phimoe); the number is its jitter. */
   readonly sparseMixer?: number;
   readonly shared?: {
@@ -487,6 +517,17 @@ export interface Features {
     readonly fast: number;
     /** Layers of a stack. */
     readonly layers: number;
+  };
+  /**
+   * A token has several vectors: each branch reads a sum of them, and its answer is added to all, which are mixed by a
+   * matrix whose rows and columns sum to one. What sums, answers and the matrix weigh is made of the vectors.
+   */
+  readonly hyper?: {
+    /** How many there are. */
+    readonly count: number;
+    /** How often rows and columns are made to sum to one. */
+    readonly rounds: number;
+    readonly eps: number;
   };
   /** Both branches read the same x: with a norm each, or one norm for both. */
   readonly parallel?: 'own' | 'shared';

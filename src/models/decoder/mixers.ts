@@ -116,6 +116,8 @@ export interface MixerContext {
   readonly column: (key: object, at: (position: number) => number) => Tensor;
   /** What tokens bring along for all layers, (b, t, layers, width). */
   readonly inputs?: Tensor;
+  /** The tokens' numbers, (b, t). */
+  readonly ids?: Tensor;
   /** Tokens' vectors before the first layer, (b, t, hidden). */
   readonly embedded?: Tensor;
 }

@@ -85,8 +85,9 @@ export class Dense extends Layer {
     return sum ? sum.add(y) : y;
   }
   #gated(name: string, h: Tensor): Tensor {
-    const { gateFactor, inner, sparse, clamped } = this.feature;
+    const { gateFactor, inner, sparse, clamped, limit } = this.feature;
     if (clamped) return clampedGate(h, clamped);
+    if (limit !== undefined) return limitedGate(name, h, limit);
     if (gateFactor === undefined && sparse === undefined) return gatedBy(name, h);
     const last = h.rank - 1;
     const gate = h.narrow(last, 0, inner);
@@ -120,6 +121,13 @@ export function dense(
   );
 }
 
+const SCORES: { readonly [S in Experts['score']]: (logits: Tensor) => Tensor } = {
+  softmax: (logits) => logits.softmax(-1),
+  sigmoid: (logits) => logits.sigmoid(),
+  logits: (logits) => logits,
+  'root of softplus': (logits) => logits.softplus().sqrt(),
+};
+
 /** Which experts a token goes to, and with what weight: both (tokens, chosen). */
 export interface Route {
   readonly ids: Tensor;
@@ -134,6 +142,8 @@ export class Mixture extends Layer {
   readonly router: Linear;
   readonly routerNorm: Norm | undefined;
   readonly choiceBias: Tensor | undefined;
+  /** The experts of every token of the vocabulary (tokens, chosen), where a table says which. */
+  readonly byToken: Tensor | undefined;
   /** What each expert's weight is multiplied by. */
   readonly scales: Tensor | undefined;
   /** (experts, 2 inner, hidden), gates over ups or ups alone, and (experts, hidden, inner). */
@@ -172,6 +182,7 @@ export class Mixture extends Layer {
     if (f.routerNorm) this.routerNorm = norm(w, 'routerNorm', { kind: 'rms', eps: f.routerNorm.eps }, hidden);
     if (f.summed) this.sumBias = w.tensor('expertsSum', [hidden]);
     if (f.scaled) this.scales = w.tensor('expertScale', [all], undefined, 'weight', 'f32');
+    if (f.byToken) this.byToken = w.tensor('tokenExperts', [f.byToken.vocabSize, f.chosen], undefined, 'weight', 'i64');
     if (f.choiceBias) this.choiceBias = w.tensor('choiceBias', [all], undefined, 'weight', 'f32');
     const gateUp = ['expertGate', 'expertUp'] as const;
     this.gateUp = ungated ? w.matrix('expertUp', [count, inner, width]) : w.expertRows(gateUp, [count, inner, width]);
@@ -180,15 +191,18 @@ export class Mixture extends Layer {
     this.downBias = w.bias('expertDown', [count, width]);
     if (f.shared) {
       const { inner, factor: outFactor } = f.shared;
-      const { activation, clamped } = f;
-      const part: DenseMlp = { kind: 'dense', inner, gated: !ungated, activation, outFactor, clamped };
+      const { activation, clamped, limit } = f;
+      const part: DenseMlp = { kind: 'dense', inner, gated: !ungated, activation, outFactor, clamped, limit };
       this.shared = dense(w, part, hidden, undefined, SHARED);
       if (f.shared.gated) this.sharedSwitch = w.linear([{ role: 'sharedSwitch', outputs: 1 }], hidden);
     }
   }
 
-  /** The choice for every row of x (tokens, hidden). */
-  route(x: Tensor): Route {
+  protected override buffers(): readonly string[] {
+    return ['byToken'];
+  }
+  /** The choice for every row of x (tokens, hidden), whose tokens' numbers are `tokens`. */
+  route(x: Tensor, tokens?: Tensor): Route {
     const f = this.feature;
     const { weight, bias } = this.router;
     // In f32 even where the whole module was cast to something smaller.
@@ -204,10 +218,12 @@ export class Mixture extends Layer {
             .tanh()
             .affine(f.cap, 0);
     if (f.sparseMixer !== undefined) return sparseMixer(logits, f.sparseMixer);
-    const scores = f.score === 'softmax' ? logits.softmax(-1) : f.score === 'sigmoid' ? logits.sigmoid() : logits;
+    const scores = SCORES[f.score](logits);
     let choice = this.choiceBias ? scores.add(this.choiceBias.cast('f32')) : scores;
     if (f.groups && f.groups.count > 1) choice = withinGroups(choice, f.groups);
-    const [, ids] = choice.topk(f.chosen, -1);
+    const ids = this.byToken
+      ? this.byToken.indexSelect(0, (tokens as Tensor).reshape([-1]))
+      : choice.topk(f.chosen, -1)[1];
     const kept = scores.gather(1, ids);
     const weights = this.#weigh(kept);
     return { ids, weights: this.scales ? weights.mul(this.scales.broadcastTo(logits.shape).gather(1, ids)) : weights };
@@ -224,12 +240,12 @@ export class Mixture extends Layer {
     return scaled(kept.div(sum));
   }
 
-  /** x (b, t, hidden) through its experts, chosen by what the router makes of `asked`. */
-  forward(x: Tensor, asked = x): Tensor {
+  /** x (b, t, hidden) through its experts, chosen by what the router makes of `asked`, or by the tokens' numbers. */
+  forward(x: Tensor, asked = x, tokens?: Tensor): Tensor {
     const [b, t, hidden] = x.shape;
     const { chosen, held, idle, count, latent: width = hidden } = this.feature;
     const given = x.reshape([b * t, hidden]);
-    const route = this.route(asked === x ? given : asked.reshape([b * t, asked.shape[2]]));
+    const route = this.route(asked === x ? given : asked.reshape([b * t, asked.shape[2]]), tokens);
     const { ids, weights } = idle ? working(route, count) : route;
     const rows = this.input ? this.input.forward(given) : given;
     const by = weights.unsqueeze(2).cast(x.dtype); // (tokens, chosen, 1)
@@ -255,9 +271,13 @@ export class Mixture extends Layer {
   }
   /** Rows (tokens, 1 or chosen, hidden) through the experts (tokens, chosen), weighed by (tokens, chosen, 1). */
   #through(rows: Tensor, ids: Tensor, by: Tensor): Tensor {
-    const { clamped, activation: name, onInput, ungated } = this.feature;
+    const { clamped, activation: name, onInput, ungated, limit } = this.feature;
     const h = expertProduct(onInput ? rows.mul(by) : rows, this.gateUp, ids, this.gateUpBias);
-    const inner = ungated ? activation(name)(h) : clamped ? clampedGate(h, clamped) : gatedBy(name, h);
+    const opened = (): Tensor => {
+      if (clamped) return clampedGate(h, clamped);
+      return limit === undefined ? gatedBy(name, h) : limitedGate(name, h, limit);
+    };
+    const inner = ungated ? activation(name)(h) : opened();
     const out = expertProduct(inner, this.down, ids, this.downBias);
     return onInput ? out : out.mul(by);
   }
@@ -285,6 +305,11 @@ export class DenseWithExperts extends Layer {
   }
 }
 
+function limitedGate(name: string, h: Tensor, limit: number): Tensor {
+  const half = h.shape[2] / 2;
+  const gate = h.narrow(2, 0, half).clamp(-Infinity, limit);
+  return activation(name)(gate).mul(h.narrow(2, half, half).clamp(-limit, limit));
+}
 function clampedGate(h: Tensor, { limit, alpha }: ClampedGate): Tensor {
   const half = h.shape[2] / 2;
   const gate = h.narrow(2, 0, half).clamp(-Infinity, limit);

@@ -4,7 +4,7 @@
 export const MODEL_ROLES = [
   ...['embed', 'positions', 'embedNorm', 'layerEmbed', 'layerInputs', 'layerInputNorm'],
   ...['embedIn', 'embedOut', 'streamsIn', 'streamsOut', 'finalNorm', 'headLayer', 'headNorm', 'head'],
-  ...['fastBegin', 'embedShift', 'embedScale'],
+  ...['fastBegin', 'embedShift', 'embedScale', 'hyperMix', 'hyperBase', 'hyperScale'],
 ] as const;
 /** Parts of a layer. */
 export const LAYER_ROLES = [
@@ -24,6 +24,9 @@ export const LAYER_ROLES = [
   ...['stateQuery', 'stateKey', 'stateValue', 'stateStepIn', 'stateGateIn'],
   ...['keyStep', 'keyRate', 'mixerResidual', 'mlpResidual'],
   ...['mixerShift', 'mixerScale', 'mixerResidualShift', 'mlpShift', 'mlpScale', 'mlpResidualShift'],
+  ...['mixerMix', 'mixerMixBase', 'mixerMixScale', 'mlpMix', 'mlpMixBase', 'mlpMixScale', 'tokenExperts'],
+  ...['kv', 'kvNorm', 'oA', 'oB', 'sumValue', 'sumGate', 'sumPlace', 'sumNorm'],
+  ...['indexQuery', 'indexWeights', 'indexValue', 'indexGate', 'indexPlace', 'indexNorm'],
   ...['routerIn', 'routerFirst', 'routerSecond', 'routerCarry', 'lateValue', 'convByHead', 'keyScale'],
   ...['mixKey', 'mixValue', 'mixGate', 'mixUp', 'mixOpen'],
   ...['fadeRate', 'fadeQuery', 'fadeKey', 'fadePair'],

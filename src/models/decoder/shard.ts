@@ -86,6 +86,7 @@ const UNDIVIDED = [
   'fed back',
   'memory',
   'convolved',
+  'compressed',
 ] as const;
 type Undivided = Extract<Mixer, { readonly kind: (typeof UNDIVIDED)[number] }>;
 const isUndivided = (m: Mixer): m is Undivided => (UNDIVIDED as readonly string[]).includes(m.kind);
@@ -123,8 +124,9 @@ export class Shard {
   }
   #layer(layer: Layer, i: number): Layer {
     const { mixer: m, mlp } = layer;
-    const { layerInputs, streams, embedWidth, cycles } = this.whole;
-    if (layerInputs || streams || embedWidth || cycles) this.#refuse(i, "vectors beside the model's own do not divide");
+    const { layerInputs, streams, embedWidth, cycles, hyper } = this.whole;
+    if (layerInputs || streams || embedWidth || cycles || hyper)
+      this.#refuse(i, "vectors beside the model's own do not divide");
     if (layer.late) this.#refuse(i, 'experts beside a feed-forward branch do not divide');
     if (mlp.kind === 'experts' && mlp.idle) this.#refuse(i, 'experts that compute nothing do not divide');
     if (m.kind === 'attention' && m.experts) this.#refuse(i, 'experts of attention do not divide');

@@ -35,12 +35,12 @@ export class Stage {
       throw new UnsupportedError(
         `${features.family}: ${count} layers cannot be divided among ${group.size} stages: each needs a layer at least`,
       );
-    const { layerInputs, layers, streams, cycles } = features;
+    const { layerInputs, layers, streams, cycles, hyper } = features;
     const lent = layers.some(({ mixer: m }) => m.kind === 'attention' && m.keysOf !== undefined);
     const shares = layers.some(
       ({ mixer: m, mlp, late }) => m.kind === 'shared' || late || (mlp.kind === 'experts' && mlp.deepRouter?.takes),
     );
-    if (layerInputs || streams || cycles || lent || shares)
+    if (layerInputs || streams || cycles || hyper || lent || shares)
       throw new UnsupportedError(
         `${features.family}: its layers share ${lent ? 'keys' : 'what tokens bring along'}, which stages cannot`,
       );

@@ -290,6 +290,10 @@ const TEXT = `
     ffn_proj_factor=2.667 ffn_round_up_to_multiple_of=64 gate_soft_cap=15.0 output_logit_soft_cap=30.0 num_heads=8
   zaya: hidden_act=silu max_position_embeddings=131072 rms_norm_eps=1e-05 tie_word_embeddings=true head_dim=128
     num_key_value_heads=2 attention_bias=false lm_head_bias=false cca_time0=2 cca_time1=2 num_experts_per_tok=1
+  deepseek_v4: hidden_act=silu max_position_embeddings=1048576 rms_norm_eps=1e-06 tie_word_embeddings=false
+    mlp_bias=false head_dim=512 q_lora_rank=1024 num_experts_per_tok=6 scoring_func=sqrtsoftplus
+    routed_scaling_factor=1.5 hc_mult=4 hc_sinkhorn_iters=20 hc_eps=1e-06 swiglu_limit=10.0 sliding_window=128 o_groups=8
+    o_lora_rank=1024 index_n_heads=64 index_head_dim=128 index_topk=512
   mimo_v2_flash: head_dim=192 hidden_act=silu max_position_embeddings=131072 rms_norm_eps=1e-05
     tie_word_embeddings=false attention_bias=false routed_scaling_factor=1.0 v_head_dim=128 n_group=1 topk_group=1
     num_experts_per_tok=8 norm_topk_prob=true sliding_window=128 attention_value_scale=0.707 num_key_value_heads=4`;
