@@ -1579,7 +1579,7 @@ def run(stem, kinds, base, names, make, answer):
         fields = {k: v for k, v in {**base, **more}.items() if k not in UNASKED.get(kind, ())}
         config, own = TEXTS[kind] if kind in TEXTS else (CONFIG_MAPPING[kind], make)
         begin = getattr(own, '_from_config' if kind in TEXTS else 'from_config', None)
-        how = {} if stem in ('vision', 'sound') else dict(attn_implementation='eager')  # convolutions have no attention
+        how = {} if stem in ('vision', 'sound', 'grounded') else dict(attn_implementation='eager')  # convolutions have none
         model = begin(config(**fields), **how) if begin else own(config(**fields))
         with tempfile.TemporaryDirectory() as at:
             model.save_pretrained(at)

@@ -145,7 +145,8 @@ test('what models of masks do not serve is refused by name', async () => {
     [() => ({ pre_norm: true }), /pre_norm is true/],
     [() => ({ enforce_input_projection: true }), /enforce_input_projection is true/],
     [() => ({ feature_size: 64 }), /feature_size is 64/],
-    [inner({ out_features: ['stem', 'stage4'] }), /out_features is \["stem","stage4"\]; the network has 4 stages/],
+    [inner({ out_features: ['stage5'] }), /out_features is \["stage5"\]; the network has 4 stages/],
+    [inner({ out_features: ['stem', 'stage4'] }), /lets out what its stages begin with/],
     [inner({ model_type: 'beit' }), /backbone_config.model_type is beit/],
     [inner({ new_switch: 3 }), /backbone_config.new_switch is 3/],
   ];

@@ -29,6 +29,7 @@ type Stem =
   | 'sound-text'
   | 'scenes'
   | 'segments'
+  | 'grounded'
   | 'captions'
   | 'prompted';
 const file = (name: string): string => findGolden('families', name) as string;
@@ -56,6 +57,9 @@ export const scenes = models('scenes');
 
 /** Models that are asked about pictures, by points or by words. */
 export const prompted = models('prompted');
+
+/** Models that find what texts name. */
+export const grounders = models('grounded');
 
 /** Models that answer with masks. */
 export const maskers = models('segments');

@@ -22,6 +22,7 @@ import { RT_DETR_FAMILIES } from './scenes/rt-detr.js';
 import { CLIP_SEG_FAMILIES } from './scenes/clip-seg.js';
 import { OWL_FAMILIES } from './scenes/owl.js';
 import { SAM_FAMILIES } from './scenes/sam.js';
+import { GROUNDING_DINO_FAMILIES } from './scenes/grounding-dino.js';
 import { MASK2FORMER_FAMILIES } from './scenes/mask2former.js';
 import { YOLOS_FAMILIES } from './scenes/yolos.js';
 import { MOBILE_BERT_FAMILIES } from './encoders/mobile-bert.js';
@@ -93,6 +94,7 @@ export const MODELS: readonly ModelRow[] = [
   ...DEPTH_FAMILIES,
   ...DPT_FAMILIES,
   ...MASK2FORMER_FAMILIES,
+  ...GROUNDING_DINO_FAMILIES,
   ...SAM_FAMILIES,
   ...CLIP_SEG_FAMILIES,
   ...OWL_FAMILIES,

@@ -285,13 +285,14 @@ export class Bert extends TextEncoder {
           'which is not served',
       );
     let x = this.#wordsOf(ids, mask); // (b, t, width)
-    if (this.positions) x = x.add(this.#positionsOf(ids, this.positions));
+    if (this.positions) x = x.add(input.at ? this.positions.forward(input.at) : this.#positionsOf(ids, this.positions));
     for (const table of this.places) x = x.add(table.narrow(0, 0, 1));
     if (this.types) x = x.add(typeIds ? this.types.forward(typeIds) : this.types.weight.narrow(0, 0, 1));
     if (this.tasks) x = x.add(this.tasks.weight.narrow(0, 0, 1));
     if (this.norm) x = this.norm.forward(x);
     if (this.embedIn) x = this.embedIn.forward(x);
-    const seen = this.distances ? this.#bias(this.distances, t, mask) : keysMask(mask);
+    const own = input.seen?.ne(0).cast('u8').unsqueeze(1);
+    const seen = this.distances ? this.#bias(this.distances, t, mask) : (own ?? keysMask(mask));
     const rows = (table: Tensor): Tensor => table.narrow(0, 0, t).contiguous();
     const rope = this.turns && { cos: rows(this.turns.cos), sin: rows(this.turns.sin), neighbours };
     const options = { ...(seen && { mask: seen }), ...(rope && { rope }) };

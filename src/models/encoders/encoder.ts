@@ -15,6 +15,10 @@ export interface EncoderInput {
   readonly mask?: Tensor;
   /** Which of two texts a token belongs to, for models that know. */
   readonly typeIds?: Tensor;
+  /** Which tokens each token sees, (batch, time, time), in place of all that are no padding; BERT's kind alone. */
+  readonly seen?: Tensor;
+  /** Each token's position, (batch, time), in place of its place in the text; BERT's kind alone. */
+  readonly at?: Tensor;
 }
 export interface EncoderOutput {
   /** (batch, time, width). */

@@ -73,9 +73,10 @@ export function backboneMaps(c: Config, source: ModelSource, path: string, unsai
   return { body: resnetAt(timmConfig(c, name, channels), source, own), taken };
 }
 /** Maps that a config names by stage or by number, or counts from the end. */
-function takenMaps(c: Config, stages: number, unsaid: readonly number[]): readonly number[] {
+export function takenMaps(c: Config, stages: number, unsaid: readonly number[]): readonly number[] {
   const indices = c.has('out_indices') ? c.numbers('out_indices') : undefined;
-  const features = c.get('model_type') === 'resnet' && c.has('out_features') ? c.texts('out_features') : undefined;
+  const features =
+    c.get('model_type') !== 'timm_backbone' && c.has('out_features') ? c.texts('out_features') : undefined;
   const named = features?.map((n) => (n === 'stem' ? 0 : Number(/^stage(\d+)$/.exec(n)?.[1])));
   const taken = named ?? indices?.map((i) => (i < 0 ? i + stages + 1 : i)) ?? unsaid;
   const odd = taken.findIndex((i) => !(Number.isInteger(i) && i >= 0 && i <= stages));

@@ -67,14 +67,14 @@ export class DetrLayer extends Module {
 
 /**
  * Sines and cosines of places in a picture of h * w, (1, h * w, width): those down before those across. A place is its
- * far edge, or so much before it.
+ * far edge, or so much before it; the last pair of numbers turns so many times more slowly than the first, almost.
  */
-export function sinePlaces(h: number, w: number, width: number, like: Tensor, before = 0): Tensor {
+export function sinePlaces(h: number, w: number, width: number, like: Tensor, before = 0, slowest = 10000): Tensor {
   const half = width / 2;
   const data = new Float32Array(h * w * width);
   const turn = (at: number, of: number, i: number): number => {
     const angle = ((at + 1 - before) / (of + 1e-6)) * 2 * Math.PI;
-    const x = angle / 10000 ** ((2 * Math.floor(i / 2)) / half);
+    const x = angle / slowest ** ((2 * Math.floor(i / 2)) / half);
     return i % 2 === 0 ? Math.sin(x) : Math.cos(x);
   };
   for (let y = 0; y < h; y++)

@@ -8,7 +8,7 @@ import type { Config } from '../files/config.js';
 import type { ModelSource } from '../files/source.js';
 import type { ResNet } from '../vision/resnet.js';
 import { type Swin, swinMapsAt } from '../vision/swin.js';
-import { backboneMaps } from './backbone.js';
+import { backboneMaps, takenMaps } from './backbone.js';
 
 /** What makes maps (b, channels, h, w) of pictures, the largest first. */
 export abstract class MapMaker extends Module {
@@ -70,11 +70,8 @@ export function mapMakerAt(c: Config, source: ModelSource, path: string): MapMak
   source.ignore(new RegExp(`^${path.replaceAll('.', '\\.')}\\.(swin\\.)?layernorm\\.`));
   const body = swinMapsAt(inner, source, inside);
   const { length } = inner.numbers('depths');
-  const features = inner.has('out_features') ? inner.texts('out_features') : [`stage${length}`];
-  const stages = features.map((name) => Number(/^stage(\d+)$/.exec(name)?.[1]));
-  if (stages.some((i) => !(i >= 1 && i <= length)))
-    throw new UnsupportedError(
-      `${c.where}: backbone_config.out_features is ${JSON.stringify(features)}; the network has ${length} stages`,
-    );
+  const stages = takenMaps(inner, length, [length]);
+  if (stages.includes(0))
+    throw new UnsupportedError(`${c.where}: backbone_config lets out what its stages begin with, which is not served`);
   return new SwinMaps(at, body, inner.count('embed_dim', 96, 1), stages);
 }

@@ -169,7 +169,7 @@ export const PROCESSORS: Readonly<Record<string, Processor>> = {
   Segformer: { ...PLAIN, size: square(512), colours: IMAGENET, whole: true, models: ['segformer'] },
   DINOv3ViT: { ...PLAIN, colours: IMAGENET, numbers: true, models: ['dinov3_vit'] },
   Gemma3: PLAIN,
-  Detr: { ...DETR, models: ['detr', 'table-transformer', 'conditional_detr', 'deformable_detr'] },
+  Detr: { ...DETR, models: ['detr', 'table-transformer', 'conditional_detr', 'deformable_detr', 'grounding-dino'] },
   Mask2Former: { ...DETR, sizing: wholeSizing, models: ['mask2former'] },
   Yolos: { ...DETR, sizing: (c) => edgeSizing(c, 16), models: ['yolos'] },
   RTDetr: {
@@ -191,7 +191,7 @@ export function processorName(c: Config, modelType?: unknown): string {
     .text('image_processor_type', c.has('feature_extractor_type') ? c.text('feature_extractor_type') : unnamed)
     .replace(/(ImageProcessor|FeatureExtractor)(Fast|Pil)?$/, '')
     .replace(/^ConvNeXT$/i, 'ConvNext')
-    .replace(/^(ConditionalDetr|DeformableDetr)$/, 'Detr');
+    .replace(/^(ConditionalDetr|DeformableDetr|GroundingDino)$/, 'Detr');
 }
 /** Fields of processors without effect on their numbers. */
 export function ignoreBookkeeping(c: Config): void {
