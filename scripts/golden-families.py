@@ -11,7 +11,8 @@ from transformers import AutoModelForAudioClassification, AutoModelForCTC, AutoM
 from transformers import AutoModelForSpeechSeq2Seq
 from transformers import AutoModelForImageClassification, DeiTForImageClassification, T5EncoderModel
 from transformers import BlipForConditionalGeneration, BlipForImageTextRetrieval
-from transformers import DeiTForImageClassificationWithTeacher
+from transformers import DeiTForImageClassificationWithTeacher, LevitForImageClassification
+from transformers import LevitForImageClassificationWithTeacher
 from transformers import VisionEncoderDecoderModel
 from transformers import Emu3ForCausalLM, Emu3TextConfig, MllamaForCausalLM
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING
@@ -753,8 +754,18 @@ SEGMENTED = dict(num_encoder_blocks=2, hidden_sizes=[8, 16], depths=[1, 2], patc
                  num_attention_heads=[1, 2], sr_ratios=[2, 1], mlp_ratios=[2, 2], num_labels=3)
 MOBILE = dict(hidden_sizes=[16, 20, 24], neck_hidden_sizes=[8, 8, 12, 12, 16, 16, 20], expand_ratio=2.0, num_labels=3)
 MOBILE2 = dict(width_multiplier=0.2, base_attn_unit_dims=[80, 90, 100], n_attn_blocks=[1, 2, 1], num_labels=3)
+LEVIT = dict(image_size=64, patch_size=16, hidden_sizes=[16, 24, 32], num_attention_heads=[2, 3, 4], depths=[1, 2, 1],
+             key_dim=[8, 4, 4], num_labels=3)
+BIT = dict(hidden_sizes=[16, 24, 32], depths=[1, 2, 1], embedding_size=8, num_groups=4, num_labels=3)
+PVT = dict(num_encoder_blocks=2, hidden_sizes=[8, 16], depths=[1, 2], num_attention_heads=[1, 2], mlp_ratios=[2, 3],
+           num_labels=3)
+FOCAL = dict(image_size=32, patch_size=4, embed_dim=8, depths=[1, 2], focal_levels=[2, 3], focal_windows=[3, 5],
+             mlp_ratio=2.0, num_labels=3)
+CVT = dict(embed_dim=[8, 12, 16], num_heads=[1, 3, 2], depth=[1, 2, 3], mlp_ratio=[2.0, 1.5, 2.0], num_labels=3)
+SWIFT = dict(embed_dims=[8, 12, 12], depths=[2, 1, 2], downsamples=[True, True, True], mlp_ratio=2, num_labels=3)
 VISION = {
     AutoModel: {
+        'levit': ('levit', LEVIT), 'bit': ('bit', BIT), 'focalnet': ('focalnet', FOCAL),
         'mobilevit': ('mobilevit', dict(MOBILE, output_stride=16)),
         'vit_mae': ('vit_mae', dict(PLAIN, mask_ratio=0.0, hidden_act='relu')),  # the oracle is to see all
         'vit_msn': ('vit_msn', PLAIN), 'deit': ('deit', PLAIN), 'dinov2': ('dinov2', DINO), 'beit': ('beit', PLAIN),
@@ -803,6 +814,26 @@ VISION = {
                                           reshape_last_stage=False)),
         'convnext-c': ('convnext', dict(STAGES, num_stages=3, layer_scale_init_value=0.0, hidden_act='relu')),
         'convnextv2-c': ('convnextv2', dict(STAGES, num_stages=3)),
+        'bit-c': ('bit', BIT),
+        'bit-d': ('bit', dict(BIT, layer_type='bottleneck', global_padding='same', embedding_dynamic_padding=True,
+                              output_stride=8, hidden_act='silu', num_groups=2)),
+        'bit-e': ('bit', dict(BIT, layer_type='bottleneck', output_stride=8, width_factor=1)),
+        'cvt-c': ('cvt', CVT),
+        'cvt-d': ('cvt', dict(CVT, qkv_bias=[False, True, False],
+                              kernel_qkv=[3, 5, 1], padding_q=[1, 2, 0], padding_kv=[0, 2, 0], stride_kv=[1, 2, 1])),
+        'pvt-c': ('pvt', dict(PVT, image_size=32, patch_sizes=[4, 2], strides=[4, 2], sequence_reduction_ratios=[4, 1])),
+        'pvt-d': ('pvt', dict(PVT, image_size=32, patch_sizes=[4, 2], strides=[4, 2], sequence_reduction_ratios=[2, 1],
+                              qkv_bias=False, hidden_act='relu', layer_norm_eps=1e-2)),
+        'pvt_v2-c': ('pvt_v2', dict(PVT, patch_sizes=[7, 3], strides=[4, 2], sr_ratios=[4, 1])),
+        'pvt_v2-d': ('pvt_v2', dict(PVT, patch_sizes=[5, 3], strides=[2, 2], sr_ratios=[2, 2], linear_attention=True,
+                                    qkv_bias=False, hidden_act='relu', layer_norm_eps=1e-2)),
+        'focalnet-c': ('focalnet', FOCAL),
+        'focalnet-d': ('focalnet', dict(FOCAL, image_size=30, use_conv_embed=True, use_post_layernorm=True,
+                                        use_post_layernorm_in_modulation=True, normalize_modulator=True,
+                                        use_layerscale=True, hidden_act='relu', layer_norm_eps=1e-2)),
+        'swiftformer-c': ('swiftformer', SWIFT),
+        'swiftformer-d': ('swiftformer', dict(SWIFT, downsamples=[True, False, False], use_layer_scale=False,
+                                              hidden_act='relu', batch_norm_eps=1e-2, down_patch_size=5, down_pad=2)),
         'mobilevit-c': ('mobilevit', MOBILE),
         'mobilevit-d': ('mobilevit', dict(MOBILE, qkv_bias=False, mlp_ratio=1.5, hidden_act='relu', conv_kernel_size=1,
                                           output_stride=8, patch_size=3, layer_norm_eps=1e-2)),
@@ -812,13 +843,19 @@ VISION = {
     },
     DeiTForImageClassification: {'deit-c': ('deit', {**PLAIN, 'qkv_bias': False, 'hidden_act': 'relu'})},
     DeiTForImageClassificationWithTeacher: {'deit-d': ('deit', PLAIN)},
+    LevitForImageClassification: {'levit-c': ('levit', LEVIT)},
+    LevitForImageClassificationWithTeacher: {
+        'levit-d': ('levit', dict(LEVIT, attention_ratio=[1, 3, 2], mlp_ratio=[2, 0, 1], image_size=80)),
+    },
 }
 
 
 def vision_answers(model, _, seed):
     g = torch.Generator().manual_seed(seed)
-    side = min(getattr(model.config, 'image_size', 32), 32)
-    side = {'mobilevitv2': 80}.get(model.config.model_type, side)  # where less would leave no patch
+    side = getattr(model.config, 'image_size', 32)
+    side = min(side if isinstance(side, int) else 32, 32)
+    # Where less would leave no patch, or its place is learnt.
+    side = {'mobilevitv2': 80, 'levit': getattr(model.config, 'image_size', 0)}.get(model.config.model_type, side)
     # DINOv2 takes pictures of other sizes, too.
     tall = 10 if re.search('dinov[23]',  model.config.model_type) and not hasattr(model, 'classifier') else 0
     pixels = torch.randn(2, 3, side + tall, side, generator=g)
@@ -1509,10 +1546,11 @@ def spec_of(name, t, seed):
         return [list(t.shape), seed, 0.9, 3.2]
     if t.ndim >= 2:
         # Deep networks of filters make noise of large weights.
-        inputs = np.prod(t.shape[1:]) if re.match(r'(mobile|regnet|efficientnet)', name) else t.shape[-1]
+        inputs = np.prod(t.shape[1:]) if re.match(r'(mobile|regnet|efficientnet|levit|bit|cvt|swiftformer)', name) else t.shape[-1]
         return [list(t.shape), seed, 0.6 if 'embed' in name else 1.3 / np.sqrt(inputs), 0]
     return [list(t.shape), seed, 0.2,
-            float(round(t.mean())) if 'norm' in name or 'scal' in name or 'ln_' in name or '_bn.' in name else 0.0]
+            float(round(t.mean())) if 'norm' in name or 'scal' in name or 'ln_' in name or '_bn.' in name
+            or name.endswith('running_var') else 0.0]
 
 
 # Of these a batch is compared with its rows.

@@ -35,7 +35,7 @@ AT = os.path.join(os.path.dirname(__file__), '..', 'test', 'golden', 'processors
 SIZES = [(37, 23), (19, 45), (61, 52)]
 ALL = ['CLIP', 'Bit', 'ViT', 'Siglip', 'DeiT', 'Beit', 'ConvNext', 'MobileNetV1', 'MobileNetV2', 'EfficientNet',
        'PoolFormer', 'Segformer', 'DINOv3ViT', 'MobileViT', 'OwlViT',
-       'Owlv2']
+       'Owlv2', 'Levit', 'Pvt']
 OLD = dict(do_normalize=True, do_resize=True)
 THIRDS = dict(image_mean=[0.485, 0.456, 0.406], image_std=[0.47853944, 0.4732864, 0.47434163])
 
@@ -92,6 +92,9 @@ def cases():
     yield 'Owlv2ImageProcessor', dict(size=square(16, 70), do_pad=False)
     yield 'Owlv2ImageProcessor', dict(size=square(5, 9), rescale_factor=0.01)
     yield 'Owlv2ImageProcessor', dict(do_resize=False)
+    yield 'LevitFeatureExtractor', dict(**OLD, size=22, crop_size=square(22), do_center_crop=True, resample=3)
+    yield 'LevitImageProcessor', dict(size=edge(13), crop_size=square(16, 14), **THIRDS)
+    yield 'PvtImageProcessor', dict(size=square(20, 22), crop_size=square(16), do_center_crop=True)
     # Pages: taller and wider paper than the pictures, turned or not.
     yield 'DonutFeatureExtractor', dict(size=[30, 44], do_align_long_axis=True, do_thumbnail=True, do_pad=True)
     yield 'DonutImageProcessor', dict(size=square(27, 51), resample=3, image_mean=[0.4, 0.5, 0.6])
@@ -113,9 +116,10 @@ def compressed(at, found):
 
 
 # Classifiers with their own processors, of sizes that they take.
-SEEN = ['beit-c', 'convnext-c', 'convnextv2-c', 'data2vec-c', 'deit-c', 'dinov2-c', 'dinov2_with_registers-c',
-        'efficientnet-c', 'mobilenet_v1-c', 'mobilenet_v2-c', 'mobilevit-c', 'mobilevitv2-c', 'poolformer-c', 'regnet-c',
-        'resnet-c', 'segformer-c', 'swin-c', 'swinv2-c', 'vit_msn-c']
+SEEN = ['beit-c', 'bit-c', 'convnext-c', 'convnextv2-c', 'cvt-c', 'data2vec-c', 'deit-c', 'dinov2-c',
+        'dinov2_with_registers-c', 'efficientnet-c', 'focalnet-c', 'levit-c', 'mobilenet_v1-c', 'mobilenet_v2-c',
+        'mobilevit-c', 'mobilevitv2-c', 'poolformer-c', 'pvt-c', 'pvt_v2-c', 'regnet-c', 'resnet-c', 'segformer-c',
+        'swiftformer-c', 'swin-c', 'swinv2-c', 'vit_msn-c']
 
 
 def seen_answers(name, folder):
@@ -123,7 +127,8 @@ def seen_answers(name, folder):
     kind = config['model_type']
     # Published folders of DINOv2 with registers have DINOv2's.
     cls = getattr(transformers, IMAGE_PROCESSOR_MAPPING_NAMES[kind.removesuffix('_with_registers')]['pil'])
-    side = 80 if kind == 'mobilevitv2' else min(config.get('image_size') or 32, 32)
+    side = config.get('image_size')
+    side = 80 if kind == 'mobilevitv2' else side if kind == 'levit' else min(side if isinstance(side, int) else 32, 32)
     room = side + 3 if getattr(cls, 'do_center_crop', None) and kind != 'poolformer' else side
     size = square(room) if 'height' in cls.size else edge(room)
     cls(size=size, **({'crop_size': square(side)} if getattr(cls, 'do_center_crop', None) else {})).save_pretrained(folder)

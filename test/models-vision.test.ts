@@ -110,6 +110,14 @@ test('pictures and configs that vision models do not serve are refused by name',
     ['convnext', { num_stages: 4 }, /num_stages is 4/],
     ['swinv2', { use_absolute_embeddings: true }, /use_absolute_embeddings is true/],
     ['swin', { patch_norms: true }, /patch_norms is true/],
+    ['bit', { layer_type: 'wide' }, /layer_type is "wide"/],
+    ['bit', { global_padding: 'valid' }, /global_padding is "valid"/],
+    ['cvt-c', { cls_token: [false, true, true] }, /cls_token is \[false,true,true\]; served is one of the last/],
+    ['cvt-c', { stride_q: [1, 2, 1] }, /stride_q holds 2/],
+    ['cvt-c', { qkv_projection_method: ['dw_bn', 'avg', 'dw_bn'] }, /qkv_projection_method holds "avg"/],
+    ['pvt-c', { sequence_reduction_ratios: [4, 2] }, /sequence_reduction_ratios ends with 2/],
+    ['focalnet', { focal_factor: 3 }, /focal_factor is 3/],
+    ['swiftformer-c', { mlp_ratios: 3 }, /mlp_ratios is 3/],
     ['swin', { pretrained_window_sizes: [5, 5] }, /pretrained_window_sizes is \[5,5\]/],
   ];
   for (const [name, more, message] of refused)
@@ -117,6 +125,11 @@ test('pictures and configs that vision models do not serve are refused by name',
       () => open(name, more),
       (e: Error) => e instanceof UnsupportedError && message.test(e.message),
     );
+  const of = (side: number): Tensor => zeros([1, 3, side, side], { device: 'cpu' });
+  assert.throws(() => open('levit').forward(of(32)), /4 places; the model has learnt 4 x 4 of them/);
+  assert.throws(() => open('pvt-c').forward(of(20)), /5 x 5 places; the model has learnt another number/);
+  assert.throws(() => open('mobilevitv2-c').forward(of(32)), /a map of 1 x 1 places holds no patch of 2 x 2/);
+  assert.throws(() => open('levit', { down_ops: [['Subsample', 8]] }), /down_ops holds \["Subsample",8\], not/);
   const small = zeros([1, 3, 6, 6], { device: 'cpu' });
   assert.throws(() => open('swin').forward(small), /3 x 3 places are fewer than window_size 5/);
 });

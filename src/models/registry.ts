@@ -35,6 +35,12 @@ import type { ModelFormat } from './files/source.js';
 import { SPECTROGRAM_FAMILIES } from './sound/spectrogram-transformer.js';
 import { T5_FAMILIES } from './seq2seq/t5.js';
 import { T5_GEMMA_FAMILIES } from './seq2seq/t5-gemma.js';
+import { BIT_FAMILIES } from './vision/bit.js';
+import { CVT_FAMILIES } from './vision/cvt.js';
+import { FOCALNET_FAMILIES } from './vision/focalnet.js';
+import { LEVIT_FAMILIES } from './vision/levit.js';
+import { PVT_FAMILIES } from './vision/pvt.js';
+import { SWIFTFORMER_FAMILIES } from './vision/swiftformer.js';
 import { CONV_NET_FAMILIES } from './vision/conv-nets.js';
 import { CONVNEXT_FAMILIES } from './vision/convnext.js';
 import { DINO3_FAMILIES } from './vision/dino3.js';
@@ -81,6 +87,12 @@ export const MODELS: readonly ModelRow[] = [
   ...CONV_NET_FAMILIES,
   ...POOLED_PICTURE_FAMILIES,
   ...MOBILE_VIT_FAMILIES,
+  ...LEVIT_FAMILIES,
+  ...BIT_FAMILIES,
+  ...CVT_FAMILIES,
+  ...PVT_FAMILIES,
+  ...FOCALNET_FAMILIES,
+  ...SWIFTFORMER_FAMILIES,
   ...DINO3_FAMILIES,
   ...IMAGE_TEXT_FAMILIES,
   ...PICTURE_LANGUAGE_FAMILIES,

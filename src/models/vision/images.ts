@@ -117,6 +117,8 @@ interface Processor {
   readonly share?: number;
   /** ConvNeXt takes a share of small pictures and all of large ones; PoolFormer takes more and crops it. */
   readonly shareOf?: 'small' | 'edges';
+  /** A shorter side becomes so many times longer than it is said. */
+  readonly grows?: number;
   /** EfficientNet's fields of colours are read. */
   readonly centred?: true;
   /** Resizes numbers, not bytes. */
@@ -147,13 +149,13 @@ const CLIP: Processor = {
 };
 const MOBILE: Processor = { ...CLIP, size: { shortest_edge: 256 }, resample: 2, colours: HALVES };
 const PLAIN: Processor = { size: square(224), resample: 2, colours: HALVES };
-const RESNETS = ['convnext', 'convnextv2', 'resnet', 'regnet'];
+const RESNETS = ['convnext', 'convnextv2', 'resnet', 'regnet', 'cvt'];
 const DETR: Processor = { ...PLAIN, colours: IMAGENET, pads: true, whole: true, sizing: (c) => edgeSizing(c) };
 /** By the names that files give them. */
 export const PROCESSORS: Readonly<Record<string, Processor>> = {
   CLIP: { ...CLIP, models: ['clip'] },
-  Bit: { ...CLIP, models: ['dinov2'] },
-  ViT: { ...PLAIN, models: ['vit', 'vit_msn', 'vit_mae', 'swin', 'swinv2', 'clipseg'] },
+  Bit: { ...CLIP, models: ['bit', 'dinov2', 'focalnet'] },
+  ViT: { ...PLAIN, models: ['vit', 'vit_msn', 'vit_mae', 'swin', 'swinv2', 'clipseg', 'swiftformer'] },
   Siglip: { ...PLAIN, resample: 3, square: false, models: ['siglip'] },
   DeiT: { ...PLAIN, size: square(256), resample: 3, crop: 224, crops: true, models: ['deit'] },
   Beit: { ...PLAIN, resample: 3, crop: 224, models: ['beit', 'data2vec-vision'] },
@@ -166,6 +168,9 @@ export const PROCESSORS: Readonly<Record<string, Processor>> = {
   EfficientNet: { ...PLAIN, size: square(346), resample: 3, crop: 289, centred: true, models: ['efficientnet'] },
   MobileViT: { ...CLIP, flips: true, crop: 256, models: ['mobilevit', 'mobilevitv2'] },
   PoolFormer: { ...CLIP, colours: IMAGENET, share: 0.9, shareOf: 'edges', models: ['poolformer'] },
+  // A shorter side of 224 becomes 256, of which the middle is kept; a height and a width are as they are said.
+  Levit: { ...CLIP, colours: IMAGENET, grows: 256 / 224, models: ['levit'] },
+  Pvt: { ...PLAIN, resample: 3, colours: IMAGENET, models: ['pvt', 'pvt_v2'] },
   Segformer: { ...PLAIN, size: square(512), colours: IMAGENET, whole: true, models: ['segformer'] },
   DINOv3ViT: { ...PLAIN, colours: IMAGENET, numbers: true, models: ['dinov3_vit'] },
   Gemma3: PLAIN,
@@ -370,7 +375,7 @@ export class PictureProcessor {
     const square = this.#kind.shareOf === 'edges' && this.#share !== undefined && height === width;
     const side = edge ?? (square ? height : undefined);
     if (side === undefined) return [larger(height as number), larger(width as number)];
-    const short = larger(side);
+    const short = this.#kind.grows === undefined ? larger(side) : Math.trunc(this.#kind.grows * side);
     const long = Math.trunc((short * Math.max(p.width, p.height)) / Math.min(p.width, p.height));
     if (short * long > MOST_PIXELS)
       throw new ArgumentError(

@@ -23,6 +23,8 @@ export interface NormedConvOptions {
   readonly bend?: Bend;
   /** Half the kernel's width unless it is told. */
   readonly padding?: Padding;
+  /** The convolution has a bias of its own. */
+  readonly bias?: boolean;
   /** What the two are called. */
   readonly names?: readonly [conv: string, norm: string];
 }
@@ -37,7 +39,13 @@ export class NormedConv extends Layer {
     const { kernel, stride = 1, groups = 1, dilation = 1, bend = still, names = ['convolution', 'normalization'] } = o;
     const padding = o.padding ?? Math.floor(kernel / 2) * dilation;
     const even = typeof padding === 'number' ? padding : 0;
-    this.conv = conv2d(from, to, kernel, vb.pp(names[0]), { stride, groups, dilation, padding: even, useBias: false });
+    this.conv = conv2d(from, to, kernel, vb.pp(names[0]), {
+      stride,
+      groups,
+      dilation,
+      padding: even,
+      useBias: o.bias ?? false,
+    });
     this.norm = batchNorm(to, vb.pp(names[1]), o.eps === undefined ? {} : { eps: o.eps });
     this.#bend = bend;
     const along = (n: number): readonly [number, number] => {
