@@ -31,7 +31,7 @@ const MISTAKES: Readonly<Record<string, readonly [() => unknown, RegExp]>> = {
   ],
   'PyTorch’s line search': [
     () => new nn.LBFGS([x], anything({ line_search_fn: 'strong_wolfe' })),
-    /^LBFGS: unknown option "line_search_fn"/,
+    /^LBFGS: unknown option "line_search_fn"; here it is lineSearch;/,
   ],
   'PyTorch’s history_size': [
     () => new nn.LBFGS([x], anything({ history_size: 5 })),

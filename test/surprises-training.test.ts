@@ -476,3 +476,28 @@ test('a state dict within a checkpoint is refused with the prefix that its names
   assert.throws(() => layer.loadStateDict(whole), /strict: false/);
   assert.throws(() => (layer as unknown as { load_state_dict(): void }).load_state_dict(), /model\.loadStateDict/);
 });
+
+test('LBFGS with a line search takes PyTorch’s steps, as often asked for the loss, and backs away from NaN', () => {
+  const run = (options: nn.LbfgsOptions): { at: number[]; asked: number } => {
+    const w = tensor([-1.2, 1], { dtype: 'f64' }).requireGrad();
+    let asked = 0;
+    new nn.LBFGS([w], { maxIterations: 100, maxEvaluations: 200, ...options }).step(() => {
+      asked++;
+      const [a, b] = w.unbind(0);
+      return a.affine(-1, 1).sqr().add(b.sub(a.sqr()).sqr().mul(100));
+    });
+    return { at: w.toArray<number[]>(), asked };
+  };
+  const searched = run({ lineSearch: 'strong_wolfe' });
+  near(tensor(searched.at, { dtype: 'f64' }), [0.9999814210791366, 0.9999619651810989], 'Rosenbrock’s valley');
+  assert.equal(searched.asked, 43);
+  assert.ok(run({}).asked > searched.asked);
+  // The first step of 3x - ln(x) + 0.001/x from 0.5 goes below 0, where the loss is NaN.
+  const x = tensor([0.5], { dtype: 'f64' }).requireGrad();
+  new nn.LBFGS([x], { lineSearch: 'strong_wolfe' }).step(() => x.mul(3).sub(x.log()).add(x.recip().mul(1e-3)).sum());
+  assert.ok(Math.abs(x.item() - (1 + Math.sqrt(1.012)) / 6) < 1e-4, `${x.item()}`);
+  assert.throws(
+    () => new nn.LBFGS([x], { lineSearch: 'wolfe' as never }),
+    /LBFGS: lineSearch is 'none' or 'strong_wolfe'/,
+  );
+});

@@ -1,10 +1,11 @@
 // Optimizers that look at more than one element at a time: Muon (whole matrices) and L-BFGS (all parameters at once).
 import { ArgumentError, ShapeError } from '../base/errors.js';
-import { formatShape } from '../base/shape.js';
+import { formatShape, said } from '../base/shape.js';
 import { requireOptions } from '../ops/kernel-row.js';
 import { enableGrad, noGrad } from '../tensor/autograd.js';
 import { keep, scope } from '../tensor/scope.js';
 import type { Tensor } from '../tensor/tensor.js';
+import { strongWolfe, type Trial } from './line-search.js';
 import { checkOptions, given } from './optim-options.js';
 import { Optimizer, type OptimizerOptions, type Trained } from './optim.js';
 
@@ -87,7 +88,11 @@ export interface LbfgsOptions {
   readonly toleranceChange?: number;
   /** How many steps are remembered; default 100. */
   readonly history?: number;
+  /** 'strong_wolfe' looks for a good step along each direction; 'none' takes the learning rate. Default 'none'. */
+  readonly lineSearch?: 'none' | 'strong_wolfe';
 }
+/** How often a search along one direction asks for the loss at most. */
+const SEARCH_TRIALS = 25;
 const LBFGS_OPTIONS: readonly (keyof LbfgsOptions)[] = [
   'learningRate',
   'maxIterations',
@@ -95,9 +100,10 @@ const LBFGS_OPTIONS: readonly (keyof LbfgsOptions)[] = [
   'toleranceGrad',
   'toleranceChange',
   'history',
+  'lineSearch',
 ];
 /**
- * Limited-memory BFGS with steps of one size: `step` is given a function that computes the loss, because it is asked
+ * Limited-memory BFGS, with steps of one size or with a search along each direction: `step` is given a function that computes the loss, because it is asked
  * for several times. For small problems without noise; it reads numbers back.
  */
 export class LBFGS {
@@ -125,9 +131,13 @@ export class LBFGS {
       toleranceGrad: 1e-7,
       toleranceChange: 1e-9,
       history: 100,
+      lineSearch: 'none',
       ...given(options),
     };
     checkOptions('LBFGS', this.options);
+    const { lineSearch } = this.options;
+    if (lineSearch !== 'none' && lineSearch !== 'strong_wolfe')
+      throw new ArgumentError(`LBFGS: lineSearch is 'none' or 'strong_wolfe', not ${said(lineSearch)}`);
     this.learningRate = this.options.learningRate;
   }
   /** Goes on until a tolerance or a limit is reached; answers the loss at the beginning. */
@@ -151,12 +161,24 @@ export class LBFGS {
         this.#keepBefore(grad);
         this.#size =
           this.#iterations === 1 ? Math.min(1, 1 / grad.abs().sum().item()) * this.learningRate : this.learningRate;
-        if (grad.dot(d).item() > -o.toleranceChange) break;
-        this.#move(d, this.#size);
-        if (k === o.maxIterations) break;
+        const slope = grad.dot(d).item();
+        if (slope > -o.toleranceChange) break;
         const last = loss;
-        ({ loss, grad } = evaluate());
-        if (++evaluations >= o.maxEvaluations) break;
+        if (o.lineSearch === 'strong_wolfe') {
+          const longest = largest(d);
+          const found = this.#search(d, { t: 0, loss, slope, known: grad }, o.toleranceChange / longest, () => {
+            evaluations++;
+            return evaluate();
+          });
+          this.#size = found.t;
+          ({ loss, known: grad } = found);
+          if (evaluations >= o.maxEvaluations || k === o.maxIterations) break;
+        } else {
+          this.#move(d, this.#size);
+          if (k === o.maxIterations) break;
+          ({ loss, grad } = evaluate());
+          if (++evaluations >= o.maxEvaluations) break;
+        }
         if (largest(d) * this.#size <= o.toleranceChange || Math.abs(loss - last) < o.toleranceChange) break;
       }
       return first;
@@ -192,6 +214,27 @@ export class LBFGS {
     });
     d.dispose();
     return keep(r);
+  }
+  /** Goes to where the loss has fallen and the slope become flat; what is known there. */
+  #search(
+    d: Tensor,
+    start: Trial<Tensor>,
+    width: number,
+    evaluate: () => { readonly loss: number; readonly grad: Tensor },
+  ): Trial<Tensor> {
+    const before = this.params.map((p) => p.copy());
+    const goTo = (t: number): void => {
+      for (const [i, p] of this.params.entries()) p.assign(before[i]);
+      this.#move(d, t);
+    };
+    const trial = (t: number): Trial<Tensor> => {
+      goTo(t);
+      const { loss, grad } = evaluate();
+      return { t, loss, slope: grad.dot(d).item(), known: grad };
+    };
+    const found = strongWolfe(start, this.#size, trial, { trials: SEARCH_TRIALS, width });
+    goTo(found.t);
+    return found;
   }
   #move(direction: Tensor, size: number): void {
     let at = 0;

@@ -154,6 +154,7 @@ const OTHER_OPTIONS: Readonly<Record<string, string>> = {
   srcMask: 'mask',
   tgtMask: 'mask',
   historySize: 'history',
+  lineSearchFn: 'lineSearch',
   maxIter: 'maxIterations',
   maxEval: 'maxEvaluations',
   tau: 'temperature',
