@@ -246,17 +246,21 @@ type ReadAt = (places: readonly Tensor[], weight?: Tensor) => Tensor;
 function readerOf(x: Tensor): ReadAt {
   const [n, c, ...sizes] = x.shape;
   const flat = x.reshape([n, c, -1]);
+  // Corners share their places along each dimension: what is asked of one is kept.
+  const known = new Map<Tensor, { readonly inside: Tensor; readonly index: Tensor }>();
+  const along = (t: Tensor, i: number): { readonly inside: Tensor; readonly index: Tensor } => {
+    const last = sizes[i] - 1;
+    const made = known.get(t) ?? {
+      inside: t.ge(0).logicalAnd(t.le(last)),
+      index: t.detach().clamp(0, last).cast('i64'), // NaN, which is not inside, becomes 0
+    };
+    known.set(t, made);
+    return made;
+  };
   return (places, weight) => {
-    const inside = places.map((t, i) => t.ge(0).logicalAnd(t.le(sizes[i] - 1))).reduce((a, b) => a.logicalAnd(b));
-    const index = places
-      .map((t, i) =>
-        t
-          .detach()
-          .nanToNum()
-          .clamp(0, sizes[i] - 1)
-          .cast('i64'),
-      )
-      .reduce((sum, t, i) => sum.affine(sizes[i], 0).add(t));
+    const all = places.map(along);
+    const inside = all.map((p) => p.inside).reduce((a, b) => a.logicalAnd(b));
+    const index = all.map((p) => p.index).reduce((sum, t, i) => sum.affine(sizes[i], 0).add(t));
     const taken = flat.gather(2, index.unsqueeze(1).broadcastTo([n, c, index.shape[1]]));
     const kept = inside.unsqueeze(1).where(taken, x.constant(0));
     return weight ? kept.mul(weight.unsqueeze(1)) : kept;
@@ -271,12 +275,14 @@ const GRID_MODES: Readonly<
   bilinear: (read, places, within) => {
     const at = places.map(within);
     const low = at.map((t) => t.detach().floor());
+    const high = low.map((t) => t.affine(1, 1));
     const share = at.map((t, i) => t.sub(low[i]));
+    const rest = share.map((t) => t.affine(-1, 1));
     const corners = Array.from({ length: 2 ** at.length }, (_, corner) => {
-      const high = (i: number): boolean => ((corner >> i) & 1) === 1;
-      const weight = share.map((t, i) => (high(i) ? t : t.affine(-1, 1))).reduce((a, b) => a.mul(b));
+      const isHigh = (i: number): boolean => ((corner >> i) & 1) === 1;
+      const weight = share.map((t, i) => (isHigh(i) ? t : rest[i])).reduce((a, b) => a.mul(b));
       return read(
-        low.map((t, i) => (high(i) ? t.affine(1, 1) : t)),
+        low.map((t, i) => (isHigh(i) ? high[i] : t)),
         weight,
       );
     });

@@ -107,7 +107,15 @@ function sliceRuns(op: string, x: Tensor, dim: number, sorted: boolean): readonl
 }
 
 /** An extremum of what is scattered to each place: in sorted order the last write is the best. */
-function best(x: Tensor, d: number, ids: Tensor, src: Tensor, touched: Tensor, most: boolean, self: boolean): Tensor {
+function best(
+  x: Tensor,
+  d: number,
+  ids: Tensor,
+  src: Tensor,
+  touched: () => Tensor,
+  most: boolean,
+  self: boolean,
+): Tensor {
   const [mine, given] = [x.detach(), src.detach()];
   const order = given.argsort(d, { descending: !most });
   let found = mine.scatter(d, ids.gather(d, order), given.gather(d, order));
@@ -119,12 +127,12 @@ function best(x: Tensor, d: number, ids: Tensor, src: Tensor, touched: Tensor, m
   if (self) {
     const wins = most ? found.ge(mine) : found.le(mine);
     const better = isFloat(x.dtype) ? wins.logicalOr(found.isNan()) : wins;
-    found = touched.where(better.where(found, mine), mine);
+    found = better.where(found, mine);
   }
   if (!x.requiresGrad && !src.requiresGrad) return found;
   // Equal elements share the gradient: the mean of those that won is the result, and differs from it by nothing.
   const won = given.eq(found.gather(d, ids));
-  const held = self ? mine.eq(found) : touched.logicalNot();
+  const held = self ? mine.eq(found) : touched().logicalNot();
   const zeros = x.zerosLike();
   const count = held.cast(x.dtype).scatterAdd(d, ids, won.cast(x.dtype));
   const mean = held.where(x, zeros).scatterAdd(d, ids, won.where(src, src.zerosLike())).div(count);
@@ -368,9 +376,11 @@ export const statisticsOps = rows({
       const d = normalizeDim('scatterReduce', dim, x.rank);
       const self = options.includeSelf ?? true;
       if (reduce === 'sum' && self) return x.scatterAdd(d, ids, src);
-      const count = x.newZeros(x.shape, 'i64').scatterAdd(d, ids, src.newFull(src.shape, 1, 'i64'));
+      const counted = (): Tensor => x.newZeros(x.shape, 'i64').scatterAdd(d, ids, src.newFull(src.shape, 1, 'i64'));
+      if (reduce === 'amax' || reduce === 'amin')
+        return best(x, d, ids, src, () => counted().gt(0), reduce === 'amax', self);
+      const count = counted();
       const touched = count.gt(0);
-      if (reduce === 'amax' || reduce === 'amin') return best(x, d, ids, src, touched, reduce === 'amax', self);
       if (reduce === 'prod') {
         const product = products(x, d, ids, src);
         return self ? x.mul(product) : touched.where(product, x);

@@ -4,6 +4,7 @@ import { ArgumentError, DTypeError, ShapeError } from '../base/errors.js';
 import { formatShape } from '../base/shape.js';
 import { requireOptions } from '../ops/kernel-row.js';
 import { rand, randn, type RandomOptions } from './create.js';
+import { fuse } from './fuse.js';
 import type { Tensor } from './tensor.js';
 
 const OPTIONS = ['dtype', 'requiresGrad', 'generator', 'seed'];
@@ -37,15 +38,20 @@ export function randperm(n: number, options: RandomOptions = {}): Tensor {
     .cast(dtype);
 }
 
+const isProbability = fuse((p: Tensor) => p.ge(0).logicalAnd(p.le(1)));
+const isWeight = fuse((w: Tensor) => w.ge(0).logicalAnd(w.lt(Infinity)));
+/** 1 where what was drawn is below the probability, in its dtype. */
+const happens = fuse((drawn: Tensor, p: Tensor) => drawn.lt(p.cast(drawn.dtype)).cast(p.dtype));
+
 /** 1 with the probability that each element gives, else 0, in the tensor's dtype; no gradient flows. */
 export function bernoulli(x: Tensor, options: DrawOptions = {}): Tensor {
   requireOptions('bernoulli', options, ['generator', 'seed']);
   if (!isFloat(x.dtype)) throw new DTypeError(`bernoulli: probabilities are floats, not ${x.dtype}`);
   const p = x.detach();
-  if (p.size > 0 && !p.ge(0).logicalAnd(p.le(1)).all().item())
+  if (p.size > 0 && !isProbability(p).min().item())
     throw new ArgumentError('bernoulli: the tensor holds numbers that are not probabilities from 0 to 1');
   const drawn = rand(x.shape, { ...options, dtype: x.dtype === 'f64' ? 'f64' : 'f32', device: x.device });
-  return drawn.lt(p.cast(drawn.dtype)).cast(x.dtype);
+  return happens(drawn, p);
 }
 
 /** `count` indices (i64) of each row of weights, drawn in proportion to them. */
@@ -58,7 +64,7 @@ export function multinomial(x: Tensor, count: number, options: MultinomialOption
   if (!Number.isSafeInteger(count) || count < 1)
     throw new ArgumentError(`multinomial: ${count} draws; it takes a whole number from 1`);
   const weights = x.detach().cast('f64');
-  const fine = weights.ge(0).logicalAnd(weights.isFinite()).all();
+  const fine = isWeight(weights).min();
   const possible = fine.where(weights.gt(0).sum([-1], false).min(), 0).item();
   if (possible === 0)
     throw new ArgumentError('multinomial: weights must be finite, none negative, and some of each row above 0');
