@@ -10,6 +10,7 @@
 //                    * step]]
 //   store_rows       the same rows the other way, in place: dst[ids[j]] = src[j]
 //   gather_any       any layouts and any smaller index shape; info: dims, ids strides, src strides (0 along dim)
+//   gather_lanes     the same a lane along the last dimension at a time, whose place is found once for all of it
 //   scatter_any      a thread a lane; info: dims without dim, strides of ids, src and dst
 //   scatter_keys, scatter_sorted   few long lanes: indices become keys [lanes, count], each lane is sorted, and a
 //                                  thread looks
@@ -69,6 +70,40 @@ WICK_FN void gather_any(const I* ids, const W* src, W* dst, u32* fault, const u6
     strided_indices(i, rank, info, info + rank, of);
     const i64 at = place(ids[of[0]], dim_size, fault);
     dst[i] = at < 0 ? absent<W>(at) : src[of[1] + (u64)at * dim_stride];
+  }
+}
+
+constexpr u32 LANE_THREADS = 256, LANE_EACH = 4;
+template <class I, class W>
+WICK_FN void gather_lanes(const I* ids, const W* src, W* dst, u32* fault, const u64* info, u32 rank, u64 lanes,
+                          u64 count, u64 ids_step, u64 src_step, u64 dim_size, u64 dim_stride) {
+  constexpr u32 PART = LANE_THREADS * LANE_EACH;
+  const u64 parts = (count + PART - 1) / PART;
+  ROLLED
+  for (u64 b = blockIdx.x; b < lanes * parts; b += gridDim.x) {
+    const u64 lane = b / parts, first = (b - lane * parts) * PART + threadIdx.x;
+    u64 of[2];  // ids, src
+    strided_indices(lane, rank, info, info + rank, of);
+    const I* id = ids + of[0];
+    const W* from = src + of[1];
+    W* to = dst + lane * count;
+    // All indices, then all elements, so that a thread waits for memory twice and not eight times.
+    I found[LANE_EACH];
+#pragma unroll
+    for (u32 u = 0; u < LANE_EACH; u++) {
+      const u64 j = first + u * LANE_THREADS;
+      found[u] = j < count ? id[j * ids_step] : Limits<I>::highest();
+    }
+    i64 at[LANE_EACH];
+#pragma unroll
+    for (u32 u = 0; u < LANE_EACH; u++) at[u] = place(found[u], dim_size, fault);
+    W v[LANE_EACH];
+#pragma unroll
+    for (u32 u = 0; u < LANE_EACH; u++)
+      v[u] = at[u] < 0 ? absent<W>(at[u]) : from[(first + u * LANE_THREADS) * src_step + (u64)at[u] * dim_stride];
+#pragma unroll
+    for (u32 u = 0; u < LANE_EACH; u++)
+      if (first + u * LANE_THREADS < count) to[first + u * LANE_THREADS] = v[u];
   }
 }
 

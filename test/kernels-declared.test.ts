@@ -41,6 +41,7 @@ test('structs are as large, and stand where, the C++ compiler has them', {
     'NewLatent',
     'NewToken',
     'Operand',
+    'Pairs',
     'Pool',
     'Product',
     'Sampling',

@@ -78,6 +78,22 @@ const gatherAny = INDEXING.declare({
     call: 'gather_any',
   }),
 });
+/** A lane along the last dimension at a time; info has the other dimensions. */
+const gatherLanes = INDEXING.declare({
+  each: { ids: INT_TYPES, bytes: [8, 4, 2, 1] },
+  symbol: ({ ids, bytes }) => `gather_lanes_${ids}_b${bytes}`,
+  body: ({ ids, bytes }) => ({
+    threads: 256,
+    params: {
+      ids: `const ${CTYPE[ids]}*`,
+      src: `const ${WORDS[bytes]}*`,
+      dst: `${WORDS[bytes]}*`,
+      ...WALK,
+      ...typed('u64', 'lanes', 'count', 'ids_step', 'src_step', 'dim_size', 'dim_stride'),
+    },
+    call: 'gather_lanes',
+  }),
+});
 const addPart = ({ add }: { readonly add: boolean }): string => (add ? 'add_' : '');
 /**
  * A thread a lane, in the lane's order. info: dims, then strides of ids, src and dst, without the scattered dimension.
@@ -211,6 +227,36 @@ export function gatherLaunch(
   return single(launch(gatherAny, { ids: ids as Ids, bytes }, strideGrid(numel), 256, args));
 }
 
+/** Lanes from which finding a lane's place once pays. */
+const LANE_PAYS = 256;
+/** Elements that a block reads of a lane: LANE_THREADS, LANE_EACH each. */
+const LANE_PART = 1024;
+/** Where lanes along the last dimension lie, and steps within them. */
+interface Lanes {
+  readonly rank: number;
+  readonly lanes: number;
+  readonly count: number;
+  readonly idsStep: number;
+  readonly srcStep: number;
+}
+/** Buffers: ids, src, dst (lanes one after another), fault, info. */
+function gatherLanesLaunch(ids: DType, dtype: DType, l: Lanes, dimSize: number, dimStride: number): Launches {
+  const buffers = places('ids', 'src', 'dst', 'fault', 'info');
+  const { rank, lanes, count } = l;
+  const args = {
+    rank,
+    lanes,
+    count,
+    ids_step: l.idsStep,
+    src_step: l.srcStep,
+    dim_size: dimSize,
+    dim_stride: dimStride,
+  };
+  const grid = clamp(lanes * ceilDiv(count, LANE_PART), 1, 2 ** 22);
+  const bytes = bytesOf(dtype) as 1 | 2 | 4 | 8;
+  return single(launch(gatherLanes, { ids: ids as Ids, bytes }, grid, 256, { ...buffers, ...args }));
+}
+
 export interface ScatterShape {
   /** Dimensions of ids but the scattered one. */
   readonly rank: number;
@@ -310,6 +356,12 @@ const select: Plan = (p, _row, [x, ids], [out], { dim }) => {
   const rowBytes = sizeOf(shape.slice(dim + 1)) * bytesOf(x.dtype);
   const left = sizeOf(shape.slice(0, dim));
   const step = ids.layout.strides[0] ?? 1;
+  if (rowBytes === bytesOf(x.dtype) && ids.layout.size >= LANE_PAYS) {
+    const lanes = { rank: 1, lanes: left, count: ids.layout.size, idsStep: step, srcStep: 0 };
+    const upload = [left, 0, shape[dim]];
+    const launches = gatherLanesLaunch(ids.dtype, x.dtype, lanes, shape[dim], 1);
+    return p.run(launches, { ids, src, dst: out, fault: FAULT, info: { upload } });
+  }
   const align = alignmentOf(src, out);
   const launches = selectRowsLaunch(ids.dtype, left, shape[dim], ids.layout.size, rowBytes, step, align);
   p.run(launches, { ids, src, dst: out, fault: FAULT });
@@ -317,7 +369,16 @@ const select: Plan = (p, _row, [x, ids], [out], { dim }) => {
 
 const gather: Plan = (p, _row, [x, ids], [out], { dim }) => {
   const { shape, strides, size } = ids.layout;
-  const upload = [...shape, ...strides, ...x.layout.strides.map((s, i) => (i === dim ? 0 : s))];
+  const steps = x.layout.strides.map((s, i) => (i === dim ? 0 : s));
+  const last = shape.length - 1;
+  if (shape[last] >= LANE_PAYS) {
+    const [count, dimSize] = [shape[last], x.layout.shape[dim]];
+    const lanes = { rank: last, lanes: size / count, count, idsStep: strides[last], srcStep: steps[last] };
+    const upload = [shape, strides, steps].flatMap((list) => list.slice(0, -1));
+    const launches = gatherLanesLaunch(ids.dtype, x.dtype, lanes, dimSize, x.layout.strides[dim]);
+    return p.run(launches, { ids, src: x, dst: out, fault: FAULT, info: { upload } });
+  }
+  const upload = [...shape, ...strides, ...steps];
   const launches = gatherLaunch(ids.dtype, x.dtype, shape.length, x.layout.shape[dim], x.layout.strides[dim], size);
   p.run(launches, { ids, src: x, dst: out, fault: FAULT, info: { upload } });
 };
