@@ -3,8 +3,11 @@ import { DTYPE, type DType, isFloat, type Value, sumDType } from '../src/base/dt
 import { gatherLaunch, indexAddLaunch, scatterLaunch, selectRowsLaunch } from '../src/backends/gpu/indexing.js';
 import { at } from '../src/backends/gpu/plan.js';
 import { ropeLaunch } from '../src/backends/gpu/rope.js';
+import { runningLaunch } from '../src/backends/gpu/running.js';
 import { scanLaunch } from '../src/backends/gpu/scan.js';
 import { firstLaunch, sortLaunch } from '../src/backends/gpu/sort.js';
+import type { RowOf } from '../src/ops/op.js';
+import { runningOps } from '../src/ops/running.js';
 import { type Data, cases, random, rounded, make, floats, num, same, range, rowsOf } from './structured-data.js';
 
 // ---- rope, scans ----
@@ -79,6 +82,47 @@ for (const [dtype, outer, n, inner] of [
       outputs: { dst },
     });
   }
+}
+
+/** Running products and the like, by plain loops. */
+const RUNNING: Readonly<Record<string, (x: readonly number[]) => number[]>> = {
+  runningProduct: (x) => x.map((_, k) => x.slice(0, k + 1).reduce((a, b) => a * b, 1)),
+  runningLogSum: (x) => x.map((_, k) => Math.log(x.slice(0, k + 1).reduce((a, b) => a + Math.exp(b), 0))),
+  runningLargest: (x) => x.map((_, k) => x.slice(0, k + 1).reduce((best, v, i) => (v >= x[best] ? i : best), 0)),
+  runningSmallest: (x) => x.map((_, k) => x.slice(0, k + 1).reduce((best, v, i) => (v <= x[best] ? i : best), 0)),
+};
+for (const [name, dtype, outer, n, inner] of [
+  ['runningProduct', 'f32', 3, 5, 1],
+  ['runningProduct', 'f32', 1, 9001, 1],
+  ['runningProduct', 'i64', 2, 3000, 1],
+  ['runningProduct', 'f32', 1, 900, 3],
+  ['runningLogSum', 'f32', 2, 1300, 1],
+  ['runningLogSum', 'f32', 1, 9000, 1],
+  ['runningLogSum', 'f64', 1, 701, 5],
+  ['runningLargest', 'f32', 2, 1300, 1],
+  ['runningLargest', 'bf16', 1, 9000, 1],
+  ['runningSmallest', 'u8', 1, 9008, 1],
+  ['runningSmallest', 'i64', 2, 300, 7],
+  ['runningLargest', 'f16', 1, 701, 3],
+] as const) {
+  const row = runningOps[name] as unknown as RowOf<'running'>;
+  const count = outer * n * inner;
+  const src = isFloat(dtype)
+    ? floats(dtype, count, name === 'runningProduct' ? 0.99 : -2, name === 'runningProduct' ? 1.01 : 2)
+    : make(dtype, count, () => (name === 'runningProduct' ? 1 + 2 * Math.floor(random() * 1.01) : random() * 200));
+  const x = num(src);
+  const out = new Array<number>(count);
+  for (let c = 0; c < outer * inner; c++) {
+    const where = range(n).map((k) => (Math.floor(c / inner) * n + k) * inner + (c % inner));
+    RUNNING[name](where.map((i) => x[i])).forEach((v, k) => (out[where[k]] = v));
+  }
+  const dst = row.kernel.place ? same('u32', out) : isFloat(dtype) ? { dtype, values: out } : same(dtype, out);
+  cases.push({
+    name: `${name} ${dtype} [${outer}, ${n}, ${inner}]`,
+    plan: (t) => runningLaunch(row, dtype, outer, n, inner, t, true),
+    inputs: { src },
+    outputs: { dst },
+  });
 }
 
 // ---- sorting ----

@@ -32,6 +32,7 @@ import { random } from './random.js';
 import { reduceOps, scanOps } from './reduce.js';
 import { resample } from './resample.js';
 import { rope } from './rope.js';
+import { runningOps } from './running.js';
 import { searchOps } from './search.js';
 import { shorthandOps } from './shorthand.js';
 import { softmax } from './softmax.js';
@@ -55,6 +56,7 @@ export const OPS = {
   ...assembleOps,
   ...reduceOps,
   ...scanOps,
+  ...runningOps,
   ...matmulOps,
   ...indexing,
   ...conv,

@@ -193,6 +193,7 @@ const RULES: { readonly [F in KernelFamily]?: Rule } = {
   copy: inFront,
   reduce: along,
   scan: along,
+  running: along,
   sort: along,
   search: searching,
   count: inFront,

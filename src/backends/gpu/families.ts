@@ -36,6 +36,7 @@ import { RECURRENT, planRecurrent } from './recurrent.js';
 import { REDUCE, planReduce } from './reduce.js';
 import { RESAMPLE, planResample } from './resample.js';
 import { ROPE, planRope } from './rope.js';
+import { RUNNING, planRunning } from './running.js';
 import { SCAN, planScan } from './scan.js';
 import { SEARCH, planSearch } from './search.js';
 import { SOFTMAX, planSoftmax } from './softmax.js';
@@ -54,6 +55,7 @@ const PLANS: Readonly<Record<RunRow['family'], FamilyPlan<any, any>>> = {
   fill: planFill,
   reduce: planReduce,
   scan: planScan,
+  running: planRunning,
   softmax: planSoftmax,
   norm: planNorm,
   rope: planRope,
@@ -115,6 +117,7 @@ export const FAMILY_MODULES: readonly KernelModule[] = [
   REDUCE,
   ROPE,
   SCAN,
+  RUNNING,
   SOFTMAX,
   SORT,
   PICK,
