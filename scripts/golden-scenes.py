@@ -48,6 +48,9 @@ STEEP = dict(model_type='rt_detr_resnet', hidden_sizes=[8, 12, 16, 20], depths=[
 RT = dict(backbone_config=STEEP, encoder_hidden_dim=16, encoder_in_channels=[12, 16, 20], encoder_ffn_dim=24,
           encoder_attention_heads=4, decoder_in_channels=[16, 16, 16], d_model=24, decoder_ffn_dim=20, decoder_layers=2,
           decoder_attention_heads=2, decoder_n_points=3, num_queries=7, num_labels=3, eval_size=None)
+UPER = dict(hidden_size=12, num_labels=4, auxiliary_channels=6, pool_scales=[1, 2, 3, 6], backbone_config=dict(
+    model_type='swin', image_size=32, patch_size=2, embed_dim=8, depths=[1, 2, 1], num_heads=[2, 2, 4], window_size=4,
+    out_features=['stage1', 'stage2', 'stage3']))
 SCENES = {
     AutoModelForObjectDetection: {
         'rt_detr': ('rt_detr', RT),
@@ -84,6 +87,13 @@ SCENES = {
         'mobilevit-s': ('mobilevit', dict(families.MOBILE, aspp_out_channels=12, num_labels=4, output_stride=8)),
         'mobilevitv2-s': ('mobilevitv2', dict(families.MOBILE2, aspp_out_channels=12, atrous_rates=[1, 2, 4],
                                               output_stride=16, num_labels=4)),
+        'upernet': ('upernet', UPER),
+        'upernet-b': ('upernet', dict(UPER, use_auxiliary_head=False, pool_scales=[1, 3], backbone_config=dict(
+            model_type='convnext', hidden_sizes=[8, 12, 16], depths=[1, 2, 1], num_stages=3, patch_size=2,
+            out_features=['stage1', 'stage2', 'stage3']))),
+        'upernet-c': ('upernet', dict(UPER, num_labels=2, backbone_config=dict(
+            model_type='resnet', hidden_sizes=[8, 12, 16], depths=[1, 2, 1], embedding_size=8,
+            out_features=['stage1', 'stage2', 'stage3']))),
         'segformer-t': ('segformer', dict(SEGMENTED, sr_ratios=[4, 1], hidden_act='relu', mlp_ratios=[1, 3])),
     },
     AutoModelForDepthEstimation: {
@@ -125,6 +135,7 @@ PROCESSORS = {
     'conditional_detr': ('ConditionalDetrImageProcessor', dict(size=dict(shortest_edge=40, longest_edge=60))),
     'deformable_detr-c': ('DeformableDetrImageProcessor', dict(size=dict(shortest_edge=40, longest_edge=60))),
     'rt_detr': ('RTDetrImageProcessor', dict(size=dict(height=64, width=96))),
+    'upernet': ('SegformerImageProcessor', dict(size=dict(height=40, width=40))),
     'segformer-s': ('SegformerImageProcessor', dict(size=dict(height=32, width=48), do_reduce_labels=True)),
     'mobilevit-s': ('MobileViTImageProcessor', dict(size=dict(shortest_edge=36), crop_size=dict(height=32, width=32))),
     'depth_anything': ('DPTImageProcessor', dict(size=dict(height=40, width=40), keep_aspect_ratio=True,

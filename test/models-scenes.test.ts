@@ -57,7 +57,7 @@ const UNMOVED: Readonly<Record<string, RegExp>> = {
   'deformable_detr-b': new RegExp(`^(classes\\.0|boxes\\.0|${ONE_PLACE})`),
   'deformable_detr-c': new RegExp(`^(classes\\.[02]|boxes\\.[02]|guesses\\.output|${ONE_PLACE})`),
 };
-for (const name of Object.keys(scenes).filter((n) => /^(conditional|deformable)/.test(n)))
+for (const name of Object.keys(scenes).filter((n) => /^(conditional|deformable|upernet)/.test(n)))
   test(`scenes ${name}: training has a gradient for every weight`, () =>
     scope(() => {
       const model = open(name).requireGrad();
@@ -135,7 +135,7 @@ for (const [name, s] of Object.entries(seen))
       return;
     }
     const answer = s.answer as readonly number[];
-    if (name.startsWith('segformer') || name.startsWith('mobilevit')) {
+    if (/^(segformer|mobilevit|upernet)/.test(name)) {
       const segmenter = await ImageSegmenter.load(dir, { device: 'cpu' });
       const { classes, segments, width: w, height: h } = await segmenter.segment(bytesOf(s));
       assert.equal(classes.length, w * h);
@@ -160,6 +160,8 @@ test('what models of scenes do not serve is refused by name', async () => {
     ['detr', { dilation: true }, /dilation is true/],
     ['detr', { backbone_config: { model_type: 'swin' } }, /backbone_config.model_type is swin/],
     ['detr', { backbone_config: null, backbone: 'resnet26' }, /backbone is "resnet26"; served are resnet18/],
+    ['upernet', { backbone_config: { model_type: 'beit' } }, /backbone_config.model_type is beit/],
+    ['upernet', { new_switch: 1 }, /new_switch is 1/],
     ['conditional_detr', { auxiliary_loss: true }, /auxiliary_loss is true/],
     ['deformable_detr', { position_embedding_type: 'rotary' }, /position_embedding_type is "rotary"/],
     ['deformable_detr', { backbone_config: { model_type: 'swin' } }, /backbone_config.model_type is swin/],

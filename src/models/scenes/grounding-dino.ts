@@ -18,7 +18,7 @@ import { type Phrases, phrasesOf, sinesOf } from './grounded-text.js';
 import { LayeredHead } from './layered-head.js';
 import type { LayerConfig } from './map-mixer.js';
 import type { Detections } from './scene-model.js';
-import { type MapMaker, mapMakerAt } from './swin-maps.js';
+import { type MapMaker, mapMakerAt } from './map-makers.js';
 import { firstBoxes } from './things-layer.js';
 
 const NAMES = { q: 'query', k: 'key', v: 'value', out: 'out_proj' };

@@ -16,7 +16,7 @@ import { GroupedMap, middles, PlacesLayer } from './deformable-detr.js';
 import { sinePlaces } from './detr.js';
 import { DETR_NAMES } from './map-mixer.js';
 import { type Masks, MaskingModel } from './scene-model.js';
-import { type MapMaker, mapMakerAt } from './swin-maps.js';
+import { type MapMaker, mapMakerAt } from './map-makers.js';
 
 /** Maps that are mixed by attention; larger ones are made from these. */
 const LEVELS = 3;

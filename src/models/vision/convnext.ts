@@ -66,11 +66,12 @@ class ConvNextStage extends Module {
   }
 }
 
-class ConvNext extends VisionModel {
+export class ConvNext extends VisionModel {
   readonly patches: Conv2d;
   readonly patchNorm: LayerNorm;
   readonly stages: ConvNextStage[];
-  readonly norm: LayerNorm;
+  /** Of what all places are in the mean; none where another model reads the maps. */
+  readonly norm: LayerNorm | undefined;
   readonly classifier: Linear | undefined;
   readonly labels: readonly string[];
   constructor(
@@ -86,23 +87,28 @@ class ConvNext extends VisionModel {
     this.labels = head.labels;
   }
   hidden(pixels: Tensor): Tensor {
+    return this.maps(pixels).at(-1) as Tensor;
+  }
+  /** What the stages begin with, and what comes out of each. */
+  maps(pixels: Tensor): Tensor[] {
     checkPixels(pixels, this.patches.weight.shape[1]);
-    const x = channelsFirst(this.patchNorm.forward(channelsLast(this.patches.forward(pixels))));
-    return this.stages.reduce((h, stage) => stage.forward(h), x);
+    const maps = [channelsFirst(this.patchNorm.forward(channelsLast(this.patches.forward(pixels))))];
+    for (const stage of this.stages) maps.push(stage.forward(maps.at(-1) as Tensor));
+    return maps;
   }
   pooled(hidden: Tensor): Tensor {
-    return this.norm.forward(hidden.mean([2, 3]));
+    const mean = hidden.mean([2, 3]);
+    return this.norm?.forward(mean) ?? mean;
   }
 }
 
-function convNext(c: Config, source: ModelSource): ConvNext {
+type Parts = Pick<ConvNext, 'patches' | 'patchNorm' | 'stages' | 'norm'>;
+function partsOf(c: Config, vb: VarBuilder, type: string, normed: boolean): Parts {
   ignoreStages(c);
   c.ignore('image_size');
-  const type = c.text('model_type');
   const [sizes, depths] = [c.numbers('hidden_sizes'), c.numbers('depths')];
   c.only('num_stages', sizes.length);
   const [patch, f] = [c.count('patch_size', 4, 1), c.activation('hidden_act', 'gelu')];
-  const vb = source.names.some((n) => n.startsWith(`${type}.`)) ? source.builder.pp(type) : source.builder;
   const stages = sizes.map((to, i) => {
     const at = vb.pp('encoder.stages', i);
     const layers = Array.from(
@@ -111,16 +117,33 @@ function convNext(c: Config, source: ModelSource): ConvNext {
     );
     return new ConvNextStage(at, [i === 0 ? to : sizes[i - 1], to], layers, i === 0);
   });
-  const width = sizes.at(-1) as number;
-  const parts = {
+  const eps = c.number('layer_norm_eps', 1e-12);
+  return {
     patches: conv2d(c.count('num_channels', 3), sizes[0], patch, vb.pp('embeddings.patch_embeddings'), {
       stride: patch,
     }),
     patchNorm: layerNorm(sizes[0], vb.pp('embeddings.layernorm'), { eps: EPS }),
     stages,
-    norm: layerNorm(width, vb.pp('layernorm'), { eps: c.number('layer_norm_eps', 1e-12) }),
+    norm: normed ? layerNorm(sizes.at(-1) as number, vb.pp('layernorm'), { eps }) : undefined,
   };
-  return new ConvNext(parts, pictureHead(c, source, width));
+}
+/** The network whose maps another model reads, and a norm of channels for one of them. */
+export const convNextMapsAt = (c: Config, vb: VarBuilder, type: string): ConvNext =>
+  new ConvNext(partsOf(c, vb, type, false), { classifier: undefined, labels: [] });
+export class ChannelNorm extends Module {
+  readonly norm: LayerNorm;
+  constructor(vb: VarBuilder, width: number) {
+    super();
+    this.norm = layerNorm(width, vb, { eps: EPS });
+  }
+  forward(x: Tensor): Tensor {
+    return channelsFirst(this.norm.forward(channelsLast(x)));
+  }
+}
+function convNext(c: Config, source: ModelSource): ConvNext {
+  const type = c.text('model_type');
+  const vb = source.names.some((n) => n.startsWith(`${type}.`)) ? source.builder.pp(type) : source.builder;
+  return new ConvNext(partsOf(c, vb, type, true), pictureHead(c, source, c.numbers('hidden_sizes').at(-1) as number));
 }
 export const CONVNEXT_FAMILIES: readonly ModelRow[] = [
   { kind: 'vision', types: ['convnext', 'convnextv2'], build: convNext },

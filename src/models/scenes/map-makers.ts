@@ -1,4 +1,4 @@
-// Maps of several sizes from a Swin or a ResNet inside a network for scenes.
+// Maps of several sizes from a Swin, a ConvNeXt or a ResNet inside a network for scenes.
 import { UnsupportedError } from '../../base/errors.js';
 import { type LayerNorm, layerNorm } from '../../nn/layers.js';
 import { Module } from '../../nn/module.js';
@@ -6,6 +6,7 @@ import type { VarBuilder } from '../../nn/var-builder.js';
 import type { Tensor } from '../../tensor/tensor.js';
 import type { Config } from '../files/config.js';
 import type { ModelSource } from '../files/source.js';
+import { ChannelNorm, type ConvNext, convNextMapsAt } from '../vision/convnext.js';
 import type { ResNet } from '../vision/resnet.js';
 import { type Swin, swinMapsAt } from '../vision/swin.js';
 import { backboneMaps, takenMaps } from './backbone.js';
@@ -56,22 +57,42 @@ class ResNetMaps extends MapMaker {
   }
 }
 
+class ConvNextMaps extends MapMaker {
+  readonly body: ConvNext;
+  readonly norms: readonly ChannelNorm[];
+  readonly channels: readonly number[];
+  readonly #stages: readonly number[];
+  constructor(vb: VarBuilder, body: ConvNext, sizes: readonly number[], stages: readonly number[]) {
+    super();
+    this.body = body;
+    this.#stages = stages;
+    this.channels = stages.map((i) => sizes[i - 1]);
+    this.norms = stages.map((i, k) => new ChannelNorm(vb.pp(`hidden_states_norms.stage${i}`), this.channels[k]));
+  }
+  maps(pixels: Tensor): Tensor[] {
+    const all = this.body.maps(pixels);
+    return this.#stages.map((stage, i) => this.norms[i].forward(all[stage]));
+  }
+}
+
 /** The network that a config's backbone_config tells of, under a name. */
 export function mapMakerAt(c: Config, source: ModelSource, path: string): MapMaker {
   const inner = c.inner('backbone_config');
-  if (inner?.get('model_type') !== 'swin') {
+  const type = inner?.get('model_type');
+  if (!inner || !(type === 'swin' || type === 'convnext' || type === 'convnextv2')) {
     const { body, taken } = backboneMaps(c, source, path, [1, 2, 3, 4]);
     return new ResNetMaps(body, taken);
   }
   c.ignore('use_timm_backbone', 'backbone', 'backbone_kwargs', 'use_pretrained_backbone');
   inner.ignoreBooks();
   const at = source.builder.pp(path);
-  const inside = source.names.some((n) => n.startsWith(`${path}.swin.embeddings.`)) ? at.pp('swin') : at;
-  source.ignore(new RegExp(`^${path.replaceAll('.', '\\.')}\\.(swin\\.)?layernorm\\.`));
-  const body = swinMapsAt(inner, source, inside);
   const { length } = inner.numbers('depths');
   const stages = takenMaps(inner, length, [length]);
   if (stages.includes(0))
     throw new UnsupportedError(`${c.where}: backbone_config lets out what its stages begin with, which is not served`);
-  return new SwinMaps(at, body, inner.count('embed_dim', 96, 1), stages);
+  if (type !== 'swin')
+    return new ConvNextMaps(at, convNextMapsAt(inner, at, type), inner.numbers('hidden_sizes'), stages);
+  const inside = source.names.some((n) => n.startsWith(`${path}.swin.embeddings.`)) ? at.pp('swin') : at;
+  source.ignore(new RegExp(`^${path.replaceAll('.', '\\.')}\\.(swin\\.)?layernorm\\.`));
+  return new SwinMaps(at, swinMapsAt(inner, source, inside), inner.count('embed_dim', 96, 1), stages);
 }
