@@ -53,6 +53,23 @@ for (const { name, device: found, missing } of testDevices('reference,cpu,sim:32
     });
   }
 
+  run('ops made of others are part of a chain, and their numbers are no operands of it', (d) => {
+    const f = (x: Tensor, y: Tensor): Tensor =>
+      x
+        .lerp(y, 0.3)
+        .nanToNum({ nan: 2 })
+        .logAddExp(y.mul(x.eq(0).where(-0, x)));
+    for (const dtype of ['f32', 'f16'] as DType[]) {
+      const [x, y] = [1, 2].map((seed) => randn([33, 40], { dtype, device: d, seed }));
+      x.narrow(0, 0, 1).assign(NaN);
+      x.narrow(0, 1, 1).assign(0);
+      let got: Tensor | undefined;
+      const fused = fuse(f);
+      const count = launches(d, () => (got = fused(x, y)));
+      assert.deepEqual(bits(got as Tensor), bits(f(x, y)));
+      if (count !== undefined) assert.equal(count, 1);
+    }
+  });
   run('comparisons, where and casts are part of a chain', (d) => {
     const f = (x: Tensor, y: Tensor): Tensor => x.gt(y).where(x, y).castTo('f16').sqr().castTo('f32');
     const [x, y] = [randn([100], { device: d, seed: 1 }), randn([100], { device: d, seed: 2 })];

@@ -1,10 +1,11 @@
 // Functions of elementwise ops as one kernel: traced once per dtypes and device, then launched whole.
-import type { RowStep } from '../backends/backend.js';
+import type { ChainStep, RowStep } from '../backends/backend.js';
 import { kernelDType } from '../base/dtype.js';
 import { ArgumentError, UnsupportedError } from '../base/errors.js';
 import { broadcastShapes } from '../base/shape.js';
 import type { RunRow } from '../ops/op.js';
 import { gradEnabled } from './autograd.js';
+import { constantIn } from './constants.js';
 import { broadcast, sameDevice, type Tracer, withTracer } from './dispatch.js';
 import { launchChain } from './guard.js';
 import { keep, scope } from './scope.js';
@@ -15,7 +16,7 @@ import { Tensor } from './tensor.js';
  * What a call of the function does: steps over its arguments and what else it reads (numbers, tensors it closes over).
  */
 interface Traced {
-  readonly steps: readonly RowStep[];
+  readonly steps: readonly ChainStep[];
   readonly captured: readonly Tensor[];
   readonly result: Tensor['dtype'];
 }
@@ -52,11 +53,19 @@ class Recorder implements Tracer {
       .reverse();
     if (used.length === 0 || used[used.length - 1].out !== result) return undefined;
     const results = new Set(used.map((s) => s.out));
-    const captured = [...new Set(used.flatMap((s) => s.inputs))].filter(
+    const others = [...new Set(used.flatMap((s) => s.inputs))].filter(
       (t) => !this.values.includes(t) && !results.has(t),
     );
-    const order = [...this.values, ...captured, ...used.map((s) => s.out)];
-    const steps = used.map(
+    // Numbers are passed as such and no operands.
+    const numbers = others.flatMap((t) => {
+      const constant = constantIn(t);
+      return constant && t.rank === 0 && !t.requiresGrad
+        ? [{ t, step: { constant: constant.number, dtype: constant.dtype } }]
+        : [];
+    });
+    const captured = others.filter((t) => !numbers.some((n) => n.t === t));
+    const order = [...this.values, ...captured, ...numbers.map((n) => n.t), ...used.map((s) => s.out)];
+    const rows = used.map(
       (s): RowStep => ({
         row: s.row,
         dtype: s.row.family === 'cast' ? s.out.dtype : kernelDType(s.inputs[s.inputs.length - 1].dtype),
@@ -64,15 +73,15 @@ class Recorder implements Tracer {
         params: s.params,
       }),
     );
-    return { steps, captured, result: result.dtype };
+    return { steps: [...numbers.map((n) => n.step), ...rows], captured, result: result.dtype };
   }
 }
 
 /**
- * f as one kernel where the device has kernels to fuse (GPUs with a run-time compiler); elsewhere, and where gradients are
- * recorded, f itself runs. The results are the same bit for bit: every step is rounded to its dtype. f is made of elementwise ops and
- * casts of up to four tensors, numbers not counted that ops take as parameters; it is called once per device and dtypes
- * to see what it does, so numbers it closes over stay what they were then.
+ * f as one kernel where the device has kernels to fuse (GPUs with a run-time compiler); elsewhere, and where gradients
+ * are recorded, f itself runs. The results are the same bit for bit: every step is rounded to its dtype. f is made of
+ * elementwise ops and casts of up to four tensors, numbers not counted; it is called once per device and dtypes to see
+ * what it does, so numbers it closes over stay what they were then.
  */
 export function fuse<A extends readonly Tensor[]>(f: (...inputs: A) => Tensor): (...inputs: A) => Tensor {
   const known = new WeakMap<object, Map<string, Traced | undefined>>();
