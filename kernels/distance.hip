@@ -77,10 +77,10 @@ template <int P, class T> WICK_FN void row_distances(const T* x, const T* y, T* 
 
 constexpr int BACK_ROWS = 16, BACK_DEEP = 64, BACK_OTHERS = 64, BACK_GROUPS = 4;
 
-/** Lengths by which gradients may be divided before they are multiplied by a difference. */
-template <class T> WICK_FN bool divides(T length) {
-  const T most = sizeof(T) == 4 ? (T)1e30 : (T)1e200;
-  return length < most && length > 1 / most;
+/** Whether a gradient divided by a length, which a difference is multiplied by then, stays within the range of T. */
+template <class T> WICK_FN bool fits(T gradient, T quotient) {
+  const T most = sizeof(T) == 4 ? (T)1e30 : (T)1e280, size = absg(quotient);
+  return (size < most && size > 1 / most) || gradient == 0;
 }
 /** Where a matrix for each batch lies. */
 struct Pairs {
@@ -125,9 +125,11 @@ WICK_FN void row_distances_backward(const T* x, const T* y, const T* d, const T*
           const T part = flows[(i0 + i) * flow.row + (j0 + j) * flow.column];
           if constexpr (P == 1) w = part;
           else {
-            const T length = lengths[(i0 + i) * far.row + (j0 + j) * far.column];
-            if (divides(length)) w = part / length;
-            else if (length != 0) unlike[turn] = 1;
+            const T length = lengths[(i0 + i) * far.row + (j0 + j) * far.column], quotient = part / length;
+            if (length != 0) {
+              if (fits(part, quotient)) w = quotient;
+              else unlike[turn] = 1;
+            }
           }
         }
         weight[j][i] = w;
@@ -160,7 +162,7 @@ WICK_FN void row_distances_backward(const T* x, const T* y, const T* d, const T*
           const i64 row = i0 + ty * 4 + i;
           if (row >= n) continue;
           const T length = lengths[row * far.row + j * far.column], part = flows[row * flow.row + j * flow.column];
-          if (length == 0 || divides(length)) continue;
+          if (length == 0 || fits(part, part / length)) continue;
 #pragma unroll
           for (int e = 0; e < 4; e++)
             sums[i][e] = fmag((own[i][e] - other[j - j0][tx + 16 * e]) / length, part, sums[i][e]);

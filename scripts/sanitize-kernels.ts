@@ -43,7 +43,10 @@ const shortened = (c: Case): Case => ({
   } as Case['sample'],
 });
 
-/** Cases of each op: its largest sample, the same with shorter rows, then others in other layouts, dtypes in turn. */
+/** Inputs that a sample spells out belong together at the sizes they have. */
+const spelledOut = (c: Case): boolean => c.sample.inputs.some((i) => i.values !== undefined);
+
+/** Cases of each op: its largest sample, one with shorter rows, then others in other layouts, dtypes in turn. */
 function casesFor(ops: readonly string[], per: number): Case[] {
   const elements = (c: Case): number => c.sample.inputs.reduce((n, i) => n + sizeOf(i.shape), 0);
   return ops.flatMap((op, turn) => {
@@ -54,7 +57,8 @@ function casesFor(ops: readonly string[], per: number): Case[] {
       const of = all
         .filter((c) => c.dtype === dtypes[turn % dtypes.length] && (c.layout === 'contiguous') === k < 2)
         .sort((a, b) => elements(b) - elements(a));
-      return k === 1 ? shortened(of[0]) : of[k % of.length];
+      const long = k === 1 && of.find((c) => !spelledOut(c));
+      return long ? shortened(long) : of[k % of.length];
     }).filter((c) => c !== undefined);
   });
 }

@@ -51,15 +51,22 @@ for (const { name, device, missing } of testDevices('cpu,sim:32'))
           assert.ok(slopes[1].every((d) => Math.abs(d - Math.SQRT1_2) < 1e-6));
           // What flows back is divided by lengths whose inverse may be none of the dtype's numbers.
           const most = dtype === 'f32' ? 1e38 : 1e307;
-          for (const far of [most / 8, 8 / most / (dtype === 'f32' ? 100 : 1)]) {
+          const root = Math.sqrt(most);
+          for (const [far, flow] of [
+            [most / 8, 1],
+            [8 / most / (dtype === 'f32' ? 100 : 1), 1],
+            [root * 1e6, 1e-2 / root],
+            [1e-2 / root, root * 1e6],
+            [1, 0],
+          ]) {
             const at = tensor([[3 * far, 4 * far]], on).requireGrad();
-            const [slope] = at
-              .cdist(tensor([[0, 0]], on))
-              .sum()
-              .backward()
+            const length = at.cdist(tensor([[0, 0]], on));
+            const [slope] = length
+              .backward({ grad: length.detach().newFull([1, 1], flow) })
               .of(at)
               .toArray<number[][]>();
-            assert.ok(Math.hypot(slope[0] - 0.6, slope[1] - 0.8) < 1e-5, `${far}: ${slope}`);
+            const off = Math.hypot(slope[0] - 0.6 * flow, slope[1] - 0.8 * flow);
+            assert.ok(off <= 1e-5 * flow, `${flow} at ${far}: ${slope}`);
           }
         }),
     );

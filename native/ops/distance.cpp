@@ -71,7 +71,7 @@ template <class T> void backwardOf(const Call& c, const T* x, const T* y, const 
   const Operand& out = c.out();
   const int64_t k = out.shape[out.rank - 1], n = out.shape[out.rank - 2], m = c.in(1).shape[c.in(1).rank - 2];
   const bool plain = c.integer(0) == 1;
-  const T most = sizeof(T) == 4 ? (T)1e30 : (T)1e200;
+  const T most = sizeof(T) == 4 ? (T)1e30 : (T)1e280;
   parallel(out.size() / k, 1 + 32768 / ((m + 1) * k), [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; i++) {
       const T* a = x + i * k;
@@ -81,12 +81,14 @@ template <class T> void backwardOf(const Call& c, const T* x, const T* y, const 
         const T *b = y + (i / n * m + j) * k, part = flow[i * m + j], length = far[i * m + j];
         if (plain) {
           for (int64_t e = 0; e < k; e++) to[e] += a[e] > b[e] ? part : a[e] < b[e] ? -part : (T)0;
-        } else if (length < most && length > 1 / most) {
-          const T w = part / length;
-          for (int64_t e = 0; e < k; e++) to[e] += (a[e] - b[e]) * w;
-        } else if (length != 0) {  // the quotient would leave the range of T
-          for (int64_t e = 0; e < k; e++) to[e] += (a[e] - b[e]) / length * part;
+          continue;
         }
+        if (length == 0) continue;
+        const T w = part / length, size = std::fabs(w);
+        if ((size < most && size > 1 / most) || part == 0)
+          for (int64_t e = 0; e < k; e++) to[e] += (a[e] - b[e]) * w;
+        else  // the quotient leaves the range of T
+          for (int64_t e = 0; e < k; e++) to[e] += (a[e] - b[e]) / length * part;
       }
     }
   });
