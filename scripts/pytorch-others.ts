@@ -309,7 +309,6 @@ export const NO_NAMES: readonly (readonly [pattern: RegExp, why: string])[] = [
     /^(?:geqrf|orgqr|ormqr|householder_product|ldl_.*|lu_factor_ex|lu_unpack|lobpcg|symeig|svd_lowrank|pca_lowrank|tensorinv|tensorsolve|nuclear_norm)$/,
     "LAPACK's steps: solve, inv, qr, eigh, svd and lstsq answer what they are for",
   ],
-  [/^istft$/, 'irfft and fold put frames together; no call of its own'],
   [
     /^(?:frexp|nextafter|nonzero_static|histogramdd|as_strided_scatter|nanquantile)$/,
     'rare: a few lines of other ops, or a custom op',

@@ -208,7 +208,7 @@ export const NAME_GROUPS: Readonly<Record<string, readonly NamePair[]>> = {
       'x.fft(im) x.ifft(im) x.rfft() x.irfft(im)',
       'pairs of real tensors for complex ones',
     ],
-    ['stft', 'x.stft(400)', 'a pair of real tensors'],
+    ['stft, istft', 'x.stft(400) istft(re, im, 400)', 'a pair of real tensors'],
     ['hann_window, hamming_window, blackman_window', 'hannWindow(400) hammingWindow(400) blackmanWindow(400)'],
     ['bartlett_window, kaiser_window', 'bartlettWindow(400) kaiserWindow(400)'],
     ['fft.fftfreq, rfftfreq', 'fftfreq(8) rfftfreq(8)'],

@@ -53,6 +53,7 @@ export { printOptions } from './tensor/display.js';
 export { einsum } from './tensor/einsum.js';
 export { fuse } from './tensor/fuse.js';
 export { at, type Index, maskedSelect, nonzero } from './tensor/indexing.js';
+export { istft, type IstftOptions } from './tensor/istft.js';
 export { QTensor, type Weight } from './tensor/qtensor.js';
 export type { BlockType, ProductOptions } from './ops/quantized.js';
 export { defaultGenerator, Generator, manualSeed } from './tensor/random.js';

@@ -66,7 +66,7 @@ const OTHER: Readonly<Record<string, string>> = {
   fft2: 'x.fft(), then re.fft(im, { dim: -2 }) of the pair',
   ifft2: 're.ifft(im), then the same with { dim: -2 }',
   fftn: 'x.fft(), then re.fft(im, { dim }) along each dimension',
-  istft: 'irfft and fold, which put frames together',
+  istft: 'istft(re, im, nFft, options), of the pair that stft gives',
   toSparse: 'scatterAdd, indexAdd and indexPut with places: there are no sparse tensors',
   apply_: 'an op on all elements at once, or x.toArray().map(f)',
   absolute: 'x.abs()',
