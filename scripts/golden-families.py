@@ -103,6 +103,18 @@ UNASKED = {**{kind: ('num_attention_heads', 'num_key_value_heads', 'intermediate
            'xglm': ('hidden_size', 'num_hidden_layers', 'num_attention_heads', 'num_key_value_heads',
                     'intermediate_size')}
 MODELS = {
+    'axk2': ('axk2', {**DSA, 'gated_norm_rank': 6}),
+    'axk2-b': ('axk2', {
+        **DSA, 'gated_norm_rank': 5, 'mlp_layer_types': ['sparse', 'dense', 'sparse'], 'attention_bias': True,
+        'n_group': 3, 'topk_group': 2, 'norm_topk_prob': False, 'n_shared_experts': 2, 'rms_norm_eps': 1e-2,
+        'tie_word_embeddings': True, 'rope_parameters': {
+            'rope_type': 'yarn', 'rope_theta': 10000.0, 'factor': 4.0, 'original_max_position_embeddings': 32,
+            'mscale': 1.0, 'mscale_all_dim': 0.8}}),
+    'hy_v4': ('hy_v4', {**DSA, 'hc_mult': 2}),
+    'hy_v4-b': ('hy_v4', {
+        **DSA, 'hc_mult': 3, 'hc_magnitude': 1.3, 'hc_eps': 1e-3, 'swiglu_limit': 0.6, 'attention_bias': True,
+        'mlp_layer_types': ['sparse', 'dense', 'sparse'], 'indexer_types': ['full', 'shared', 'shared'],
+        'routed_scaling_factor': 1.3, 'norm_topk_prob': False, 'rms_norm_eps': 1e-2, 'tie_word_embeddings': True}),
     'deepseek_v4': ('deepseek_v4', {
         **DEEPSEEK4, 'mlp_layer_types': ['hash_moe', 'moe', 'moe'], 'layer_types': [
             'sliding_attention', 'compressed_sparse_attention', 'heavily_compressed_attention']}),

@@ -156,7 +156,7 @@ Llama 3.2 Vision, GLM-4.5V, PaddleOCR-VL and others that name the family of thei
 
 Further types that these rows serve: ${also.map((t) => `\`${t}\``).join(', ')}.
 
-Not served, and refused by their name: \`blt\`, \`axk2\`, \`cpmant\`, \`hy_v4\`, \`inkling_text\`, \`qwen4_exp_text\`, \`reformer\`, \`xlnet\`.
+Not served, and refused by their name: \`blt\`, \`cpmant\`, \`inkling_text\`, \`qwen4_exp_text\`, \`reformer\`, \`xlnet\`.
 
 ## Other models
 

@@ -40,7 +40,7 @@ const WITHOUT = new Set(
   kimi_linear modernbert-decoder olmo_hybrid biogpt bitnet codegen cwm dbrx flex_olmo gpt_neo gptj helium
   hyperclovax jetmoe minicpm3 minimax nanochat openai-gpt opt persimmon recurrent_gemma rwkv solar_open vaultgemma
   xglm youtu zamba zamba2 diffllama doge mllama_text_model longcat_flash
-  hrm_text xlstm zaya deepseek_v4`.split(/\s+/),
+  hrm_text xlstm zaya deepseek_v4 axk2 hy_v4`.split(/\s+/),
 );
 /** Models that a file of their architecture would not be, by the folder's name: what is said of them. */
 const REFUSED: Readonly<Record<string, RegExp>> = {

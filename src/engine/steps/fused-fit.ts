@@ -40,6 +40,8 @@ const attendsLatent = (a: LatentAttention, like: LatentAttention): boolean =>
   a.rope !== undefined &&
   !a.temperature &&
   a.latentFactor === undefined &&
+  !a.gated &&
+  !a.sinks &&
   a.queryRank === like.queryRank &&
   JSON.stringify(latentSizes(a)) === JSON.stringify(latentSizes(like));
 const mixes = (m: Mixer, like: Mixer): boolean =>
@@ -72,7 +74,7 @@ function feeds(m: Mlp): boolean {
     limit,
   } = m;
   if ((groups && groups.count > 1) || m.score === 'root of softplus') return false;
-  const ofShared = [shared?.gated, shared?.factor];
+  const ofShared = [shared?.gated, shared?.factor, shared?.limit];
   const ofRouter = [routerNorm, scaled, cap, idle, deepRouter, byToken, limit];
   const extras = [sparseMixer, clamped, onInput, ungated, latent, ...ofShared, ...ofRouter, summed].every(
     (x) => x === undefined || x === false,
@@ -99,7 +101,10 @@ function featuresFit(f: Features): boolean {
       f.hyper,
     ].some(Boolean) &&
     f.branchFactor === undefined &&
-    f.layers.every(({ mixer, mlp, ontoNormed, late }) => !ontoNormed && !late && mixes(mixer, first) && feeds(mlp))
+    f.layers.every(
+      ({ mixer, mlp, ontoNormed, late, normGates }) =>
+        !ontoNormed && !late && !normGates && mixes(mixer, first) && feeds(mlp),
+    )
   );
 }
 

@@ -11,7 +11,7 @@ import type { Features, Layer, Mixer, Mlp } from './features.js';
 import { HyperMix } from './hyper.js';
 import { GatedMemoryMixer } from './gated-memory.js';
 import { LayerInput } from './layer-inputs.js';
-import { AttentionMixer, ConvMixer, LatentMixer, type MixerContext, type Norm, norm } from './mixers.js';
+import { AttentionMixer, ConvMixer, GatedNorm, LatentMixer, type MixerContext, type Norm, norm } from './mixers.js';
 import { Dense, dense, DenseWithExperts, Mixture } from './mlp.js';
 import {
   BesideMixer,
@@ -156,10 +156,13 @@ export class Block extends Module {
     // What adds to the residual begins smaller in deep models.
     const deep = normal(0, 0.02 / Math.sqrt(2 * f.layers.length));
     const branches = { Mixer: layer.mixer.kind !== 'none', Mlp: layer.mlp.kind !== 'none' };
-    const place = (role: keyof Features['norms']): Norm | undefined =>
-      norms[role] && branches[role.endsWith('Mixer') ? 'Mixer' : 'Mlp']
-        ? norm(w, role, layer.norm ?? f.norm, n)
-        : undefined;
+    const { normGates } = layer;
+    const place = (role: keyof Features['norms']): Norm | undefined => {
+      if (!norms[role] || !branches[role.endsWith('Mixer') ? 'Mixer' : 'Mlp']) return undefined;
+      const opened = normGates?.of.find((own) => own === role);
+      if (normGates && opened) return new GatedNorm(w, opened, layer.norm ?? f.norm, n, normGates.rank);
+      return norm(w, role, layer.norm ?? f.norm, n);
+    };
     this.beforeMixer = place('beforeMixer');
     this.afterMixer = place('afterMixer');
     this.beforeMlp = f.parallel === 'shared' ? undefined : place('beforeMlp');
@@ -270,8 +273,9 @@ export class Block extends Module {
     const h = mixer.around(x, (y) =>
       dropout((this.mixer as MixerModule).forward(through(this.beforeMixer, y), context), drop),
     );
-    const feed = this.mlp as Mixture;
-    return mlp.around(h, (y) => dropout(feed.forward(through(this.beforeMlp, y), undefined, context.ids), drop));
+    const feed = (y: Tensor): Tensor =>
+      this.mlp instanceof Mixture ? this.mlp.forward(y, undefined, context.ids) : (this.mlp as Dense).forward(y);
+    return mlp.around(h, (y) => dropout(feed(through(this.beforeMlp, y)), drop));
   }
   /** Over several vectors a token, (streams, b, t, hidden). */
   #inStreams(streams: StreamBlock, all: Tensor, context: MixerContext): Tensor {

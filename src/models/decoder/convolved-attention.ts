@@ -95,10 +95,11 @@ export class ConvolvedAttentionMixer extends Module {
     const count = Math.max(before, 1);
     const columns = both.cat([values], 2).permute([0, 2, 1]);
     const made = step.overColumns(layer, columns, count, (all) => {
-      const first = all.narrow(1, 0, channels).narrow(2, count - before, before + t);
+      const own = all.shape[2] - count; // a run's, where several go together
+      const first = all.narrow(1, 0, channels).narrow(2, count - before, before + own);
       const second = first.conv1d(this.byChannel, { groups: channels, bias: this.channelBias });
       const third = second.conv1d(this.byHead, { groups: heads + kvHeads, bias: this.headBias });
-      return third.cat([all.narrow(1, channels, half).narrow(2, count - 1, t)], 1);
+      return third.cat([all.narrow(1, channels, half).narrow(2, count - 1, own)], 1);
     });
     const answers = made.permute([0, 2, 1]);
     const late = answers.narrow(2, channels, half);

@@ -86,6 +86,12 @@ export interface LatentAttention {
   /** None where nothing turns. */
   readonly rope?: RopeFeature;
   readonly normEps: number;
+  /**
+   * Answers are multiplied by what a sigmoid makes of a gate: a product of the layer's input, or part of the one that
+   * makes queries, which then reads the narrow ones before their norm, too.
+   */
+  readonly gated?: 'by input' | 'by queries';
+  readonly sinks?: boolean;
   /** What normed latents are multiplied by. */
   readonly latentFactor?: number;
   readonly temperature?: QueryTemperature;
@@ -395,7 +401,12 @@ export interface Experts {
   /** A stored bias takes part in the choice but not in the weights. */
   readonly choiceBias?: boolean;
   /** Only the best groups of experts take part; a group's worth is its best or its two best scores. */
-  readonly groups?: { readonly count: number; readonly kept: number; readonly worth: 'best' | 'two best' };
+  readonly groups?: {
+    readonly count: number;
+    readonly kept: number;
+    readonly worth: 'best' | 'two best';
+    readonly closed?: number;
+  };
   /** What the chosen scores become. */
   readonly weights: 'kept' | 'normalised' | 'softmax' | 'sigmoid';
   /** Added to the sum that normalises, or its least value. */
@@ -415,6 +426,8 @@ export interface Experts {
     readonly gated?: boolean;
     /** What its answer is multiplied by. */
     readonly factor?: number;
+    /** As the experts'. */
+    readonly limit?: number;
   };
   /** The router reads its input through a norm, whose stored weight is multiplied by `factor`. */
   readonly routerNorm?: { readonly eps: number; readonly factor: number };
@@ -461,6 +474,8 @@ export interface Layer {
   readonly biases?: readonly Role[];
   /** What its norms look like, likewise. */
   readonly norm?: NormFeature;
+  /** What these norms answer is multiplied by what a sigmoid makes of a narrow net over it. */
+  readonly normGates?: { readonly rank: number; readonly of: readonly ('beforeMixer' | 'beforeMlp')[] };
 }
 
 /** What a decoder is made of, as independent switches: a family's row turns its config into these. */
@@ -528,6 +543,8 @@ export interface Features {
     /** How often rows and columns are made to sum to one. */
     readonly rounds: number;
     readonly eps: number;
+    /** No matrix mixes them; what weighs answers is up to `most`. */
+    readonly unmixed?: { readonly most: number };
   };
   /** Both branches read the same x: with a norm each, or one norm for both. */
   readonly parallel?: 'own' | 'shared';

@@ -22,7 +22,7 @@ const sumsTo = (x: Tensor, dim: number, eps: number): Tensor => x.div(x.sum([dim
 
 /** How one branch of a layer reads a token's vectors and adds to them; what weighs them is always f32. */
 export class HyperMix extends Module {
-  /** (2 count + count², count hidden): what sums, answers and the matrix weigh. */
+  /** (2 count + count², count hidden): what sums, answers and the matrix weigh, where there is one. */
   readonly mix: Tensor;
   readonly base: Tensor;
   readonly scale: Tensor;
@@ -32,16 +32,16 @@ export class HyperMix extends Module {
     super();
     this.#feature = hyper as NonNullable<Features['hyper']>;
     this.#normEps = norm.eps;
-    const { count } = this.#feature;
-    const numbers = count * (2 + count);
+    const { count, unmixed } = this.#feature;
+    const numbers = count * (unmixed ? 2 : 2 + count);
     const read = (role: Role, shape: readonly number[]): Tensor => w.tensor(role, shape, undefined, 'weight', 'f32');
     this.mix = read(`${branch}Mix`, [numbers, count * hiddenSize]);
     this.base = read(`${branch}MixBase`, [numbers]);
-    this.scale = read(`${branch}MixScale`, [3]);
+    this.scale = read(`${branch}MixScale`, [unmixed ? 2 : 3]);
   }
   /** x (b, t, count hidden) with what the branch answers. */
   around(x: Tensor, branch: (y: Tensor) => Tensor): Tensor {
-    const { count, rounds, eps } = this.#feature;
+    const { count, eps, unmixed } = this.#feature;
     const [b, t] = x.shape;
     const all = x.cast('f32').rmsNorm(undefined, { eps: this.#normEps }).matmul(this.mix.cast('f32').t());
     const part = (i: number, from: number, n: number): Tensor =>
@@ -50,18 +50,27 @@ export class HyperMix extends Module {
         .mul(this.scale.cast('f32').narrow(0, i, 1))
         .add(this.base.cast('f32').narrow(0, from, n));
     const read = part(0, 0, count).sigmoid().affine(1, eps);
-    const answered = part(1, count, count).sigmoid().affine(2, 0);
-    const raw = part(2, 2 * count, count * count).reshape([b, t, count, count]);
-    let mixed = sumsTo(raw.softmax(-1).affine(1, eps), 2, eps);
-    for (let i = 1; i < rounds; i++) mixed = sumsTo(sumsTo(mixed, 3, eps), 2, eps);
+    const answered = part(1, count, count)
+      .sigmoid()
+      .affine(unmixed?.most ?? 2, unmixed ? eps : 0);
     const y = branch(summed(x, read));
     const apart = x.reshape([b, t, count, x.shape[2] / count]);
-    return answered
-      .cast(x.dtype)
-      .unsqueeze(3)
-      .mul(y.unsqueeze(2))
-      .add(mixed.cast(x.dtype).t().matmul(apart))
-      .reshape(x.shape);
+    const kept = unmixed
+      ? apart
+      : this.#matrix(part(2, 2 * count, count * count))
+          .cast(x.dtype)
+          .t()
+          .matmul(apart);
+    return answered.cast(x.dtype).unsqueeze(3).mul(y.unsqueeze(2)).add(kept).reshape(x.shape);
+  }
+  /** Numbers (b, t, count²) as matrices whose rows and columns sum to one. */
+  #matrix(numbers: Tensor): Tensor {
+    const { count, rounds, eps } = this.#feature;
+    const [b, t] = numbers.shape;
+    const raw = numbers.reshape([b, t, count, count]);
+    let mixed = sumsTo(raw.softmax(-1).affine(1, eps), 2, eps);
+    for (let i = 1; i < rounds; i++) mixed = sumsTo(sumsTo(mixed, 3, eps), 2, eps);
+    return mixed;
   }
 }
 

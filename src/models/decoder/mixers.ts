@@ -244,6 +244,21 @@ function tempered(q: Tensor, how: QueryTemperature, { column, step }: MixerConte
 /** Runs of fewer new tokens multiply by the latents themselves; longer ones make keys and values of them first. */
 const ABSORBED = 8;
 
+/** A norm whose answer a narrow net over it opens. */
+export class GatedNorm extends Norm {
+  readonly down: Linear;
+  readonly up: Linear;
+  constructor(w: Weights, role: 'beforeMixer' | 'beforeMlp', f: NormFeature, size: number, rank: number) {
+    super(f, w.normWeight(role, [size]));
+    this.down = w.linear([{ role: `${role}In`, outputs: rank }], size);
+    this.up = w.linear([{ role: `${role}Out`, outputs: size }], rank);
+  }
+  override forward(x: Tensor): Tensor {
+    const y = super.forward(x);
+    return y.mul(this.up.forward(this.down.forward(y).silu()).sigmoid());
+  }
+}
+
 export class LatentMixer extends Module {
   readonly feature: LatentAttention;
   /** What is read of the layer's input: the latent and its key, over queries or narrow ones. */
@@ -255,22 +270,30 @@ export class LatentMixer extends Module {
   /** From a latent to keys (heads, nope, rank) and values (heads, value, rank). */
   readonly keyUp: Tensor;
   readonly valueUp: Tensor;
+  /** What opens answers, where it is a product of its own. */
+  readonly gate: Linear | undefined;
+  readonly sinks: Tensor | undefined;
   readonly out: Linear;
   constructor(w: Weights, f: LatentAttention, hidden: number, deep?: Init) {
     super();
     this.feature = f;
     const { heads, rank, nopeDim, ropeDim, valueDim, queryRank } = f;
     const turned = rowOrder(f.rope);
-    const after = (n: number): number[] | undefined =>
-      turned && [...Array.from({ length: n }, (_, i) => i), ...turned.map((i) => n + i)];
-    const queries = { outputs: heads * (nopeDim + ropeDim), order: after(nopeDim) };
+    const numbers = (n: number, from = 0): number[] => Array.from({ length: n }, (_, i) => from + i);
+    const after = (n: number, more = 0): number[] | undefined =>
+      turned && [...numbers(n), ...turned.map((i) => n + i), ...numbers(more, n + ropeDim)];
+    // Behind a head's query may stand its gate.
+    const behind = f.gated === 'by queries' ? valueDim : 0;
+    const queries = { outputs: heads * (nopeDim + ropeDim + behind), order: after(nopeDim, behind) };
     const rms: NormFeature = { kind: 'rms', eps: f.normEps };
     const read: LinearPart = queryRank === undefined ? { role: 'q', ...queries } : { role: 'qA', outputs: queryRank };
     this.input = w.linear([{ role: 'kvA', outputs: rank + ropeDim, order: after(rank) }, read], hidden);
     if (queryRank !== undefined) {
       this.qANorm = norm(w, 'qANorm', rms, queryRank);
-      this.qB = w.linear([{ role: 'qB', ...queries }], queryRank);
+      this.qB = w.linear([{ role: 'qB', ...queries }], behind > 0 ? 2 * queryRank : queryRank);
     }
+    if (f.gated === 'by input') this.gate = w.linear([{ role: 'qGate', outputs: heads * valueDim }], hidden);
+    if (f.sinks) this.sinks = w.tensor('sinks', [heads], undefined, 'weight', 'f32');
     this.kvANorm = norm(w, 'kvANorm', rms, rank);
     // Older files keep both parts in one matrix, per head keys over values.
     if (w.has('kvB')) {
@@ -298,8 +321,11 @@ export class LatentMixer extends Module {
     const [b, t] = x.shape;
     const read = this.input.forward(x); // (b, t, rank + rope + queries)
     const [kv, narrow] = [read.slice(2, 0, rank + ropeDim), read.slice(2, rank + ropeDim)];
-    const queries = this.qB ? this.qB.forward((this.qANorm as Norm).forward(narrow)) : narrow;
-    const plain = queries.reshape([b, t, heads, nopeDim + ropeDim]);
+    const behind = this.feature.gated === 'by queries' ? valueDim : 0;
+    const normedQ = this.qANorm ? this.qANorm.forward(narrow) : narrow;
+    const queries = this.qB ? this.qB.forward(behind > 0 ? normedQ.cat([narrow], 2) : normedQ) : narrow;
+    const made = queries.reshape([b, t, heads, nopeDim + ropeDim + behind]);
+    const plain = behind > 0 ? made.narrow(3, 0, nopeDim + ropeDim) : made;
     const q = temperature ? tempered(plain, temperature, context) : plain;
     const table = rope && tables(rope);
     const [c, s] = table ? [step.rows(table.cos), step.rows(table.sin)] : [];
@@ -316,7 +342,13 @@ export class LatentMixer extends Module {
         : this.#expanded(nope, turnedQ, latents, keys, step);
     });
     const y = parts.length === 1 ? parts[0] : parts[0].cat(parts.slice(1), 2);
-    return this.out.forward(y.permute([0, 2, 1, 3]).reshape([b, t, heads * valueDim]));
+    const answers = y.permute([0, 2, 1, 3]).reshape([b, t, heads * valueDim]);
+    const gate = this.gate
+      ? this.gate.forward(x)
+      : behind > 0
+        ? made.narrow(3, nopeDim + ropeDim, behind).reshape(answers.shape)
+        : undefined;
+    return this.out.forward(gate ? answers.mul(gate.sigmoid()) : answers);
   }
   #absorbed(qNope: Tensor, qRope: Tensor, latents: Tensor, keys: Tensor, step: Step): Tensor {
     const { scale } = this.feature;
@@ -327,8 +359,16 @@ export class LatentMixer extends Module {
     const open =
       t === 1 && !step.padded && !step.open ? undefined : step.mask(t, n, qNope.device).ne(0).broadcastTo(logits.shape);
     const masked = open ? open.where(logits, logits.constant(-1e30)) : logits;
-    const weights = masked.cast('f32').softmax(-1).cast(qNope.dtype);
+    const wide = masked.cast('f32');
+    const weights = this.#shares(wide).cast(qNope.dtype);
     return weights.matmul(latents).matmul(this.valueUp.t().unsqueeze(0)); // (b, heads, t, value)
+  }
+  /** Scores (b, heads, t, all) as shares, of which sinks take some. */
+  #shares(scores: Tensor): Tensor {
+    if (!this.sinks) return scores.softmax(-1);
+    const [b, heads, t, n] = scores.shape;
+    const sinks = this.sinks.cast('f32').reshape([1, heads, 1, 1]).broadcastTo([b, heads, t, 1]);
+    return scores.cat([sinks], 3).softmax(-1).narrow(3, 0, n);
   }
   #expanded(qNope: Tensor, qRope: Tensor, latents: Tensor, keys: Tensor, step: Step): Tensor {
     const { heads, nopeDim, ropeDim, valueDim, scale } = this.feature;
@@ -340,7 +380,8 @@ export class LatentMixer extends Module {
     const k = latents.matmul(this.keyUp.t().unsqueeze(0)).cat([keys.broadcastTo([b, heads, n, ropeDim])], 3);
     const v = latents.matmul(this.valueUp.t().unsqueeze(0));
     const mask = step.padded ? { mask: step.mask(t, n, qNope.device) } : {};
-    const y = wide(qNope.cat([qRope], 3)).sdpa(wide(k), wide(v), { causal: true, scale, ...mask });
+    const sinks = this.sinks && { sinks: this.sinks };
+    const y = wide(qNope.cat([qRope], 3)).sdpa(wide(k), wide(v), { causal: true, scale, ...mask, ...sinks });
     return y.narrow(3, 0, valueDim);
   }
 }

@@ -190,8 +190,8 @@ export class Mixture extends Layer {
     this.gateUpBias = ungated ? undefined : w.expertBias(gateUp, [count, inner]);
     this.downBias = w.bias('expertDown', [count, width]);
     if (f.shared) {
-      const { inner, factor: outFactor } = f.shared;
-      const { activation, clamped, limit } = f;
+      const { inner, factor: outFactor, limit } = f.shared;
+      const { activation, clamped } = f;
       const part: DenseMlp = { kind: 'dense', inner, gated: !ungated, activation, outFactor, clamped, limit };
       this.shared = dense(w, part, hidden, undefined, SHARED);
       if (f.shared.gated) this.sharedSwitch = w.linear([{ role: 'sharedSwitch', outputs: 1 }], hidden);
@@ -324,14 +324,14 @@ function working({ ids, weights }: Route, count: number): Route {
 }
 
 /** Scores of experts outside the best groups are taken out of the choice. */
-function withinGroups(choice: Tensor, { count, kept, worth }: NonNullable<Experts['groups']>): Tensor {
+function withinGroups(choice: Tensor, { count, kept, worth, closed }: NonNullable<Experts['groups']>): Tensor {
   const [n, experts] = choice.shape;
   const grouped = choice.reshape([n, count, experts / count]);
   const value = worth === 'best' ? grouped.max([2], false) : grouped.topk(2, -1)[0].sum([2], false); // (tokens, groups)
   const [, best] = value.topk(kept, -1);
   const mask = value.zerosLike().scatter(1, best, value.onesLike().narrow(1, 0, kept)); // (tokens, groups)
   const open = mask.unsqueeze(2).broadcastTo(grouped.shape).reshape([n, experts]).ne(0);
-  return open.where(choice, choice.constant(worth === 'best' ? 0 : -Infinity));
+  return open.where(choice, choice.constant(closed ?? (worth === 'best' ? 0 : -Infinity)));
 }
 
 /** Two choices, each the largest logit, weighed by a softmax over those near it. */

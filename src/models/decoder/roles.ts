@@ -25,6 +25,7 @@ export const LAYER_ROLES = [
   ...['keyStep', 'keyRate', 'mixerResidual', 'mlpResidual'],
   ...['mixerShift', 'mixerScale', 'mixerResidualShift', 'mlpShift', 'mlpScale', 'mlpResidualShift'],
   ...['mixerMix', 'mixerMixBase', 'mixerMixScale', 'mlpMix', 'mlpMixBase', 'mlpMixScale', 'tokenExperts'],
+  ...['beforeMixerIn', 'beforeMixerOut', 'beforeMlpIn', 'beforeMlpOut'],
   ...['kv', 'kvNorm', 'oA', 'oB', 'sumValue', 'sumGate', 'sumPlace', 'sumNorm'],
   ...['indexQuery', 'indexWeights', 'indexValue', 'indexGate', 'indexPlace', 'indexNorm'],
   ...['routerIn', 'routerFirst', 'routerSecond', 'routerCarry', 'lateValue', 'convByHead', 'keyScale'],

@@ -38,7 +38,7 @@ import { family } from './row.js';
 export const LATENT_BIAS = ['qA', 'kvA', 'o'] as const;
 
 /** Heads have sizes of their own: the hidden size need not divide into them. */
-function latentSizes(c: Config): Sizes {
+export function latentSizes(c: Config): Sizes {
   const heads = c.count('num_attention_heads', undefined, 1);
   return {
     ...{ hidden: c.count('hidden_size', undefined, 1), heads, kvHeads: heads, headDim: 1 },
@@ -88,7 +88,7 @@ export function latent(c: Config, interleaved: boolean, wide?: { readonly unsaid
 }
 
 /** Sigmoid scores, a bias in the choice, the two best of a group as its worth. */
-function biasedExperts(c: Config): Experts {
+export function biasedExperts(c: Config): Experts {
   const inner = c.count('moe_intermediate_size', undefined, 1);
   const shared = c.count('n_shared_experts', 0);
   const groups = c.optional('n_group') ?? 1;
@@ -107,7 +107,7 @@ function biasedExperts(c: Config): Experts {
   });
 }
 /** Dense layers first, then mixtures. */
-function denseFirst(c: Config, mixture: () => Experts, fallback = 0): (i: number) => Mlp {
+export function denseFirst(c: Config, mixture: () => Experts, fallback = 0): (i: number) => Mlp {
   const dense = c.count('first_k_dense_replace', fallback);
   const sparse = sparseLayers(c, c.count('num_hidden_layers'), (i) => i >= dense);
   eitherKind(c);

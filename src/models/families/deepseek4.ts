@@ -123,7 +123,7 @@ function mixturesOf(c: Config, layers: number): (i: number) => Experts {
       sumGuard: { add: 1e-20 },
       factor: c.number('routed_scaling_factor'),
       limit: c.number('swiglu_limit'),
-      shared: { inner },
+      shared: { inner, limit: c.number('swiglu_limit') },
     });
 }
 function features(c: Config): Features {

@@ -294,6 +294,14 @@ const TEXT = `
     mlp_bias=false head_dim=512 q_lora_rank=1024 num_experts_per_tok=6 scoring_func=sqrtsoftplus
     routed_scaling_factor=1.5 hc_mult=4 hc_sinkhorn_iters=20 hc_eps=1e-06 swiglu_limit=10.0 sliding_window=128 o_groups=8
     o_lora_rank=1024 index_n_heads=64 index_head_dim=128 index_topk=512
+  axk2: hidden_act=silu max_position_embeddings=131072 rms_norm_eps=1e-06 tie_word_embeddings=false
+    attention_bias=false n_shared_experts=1 routed_scaling_factor=2.5 kv_lora_rank=128 q_lora_rank=384
+    qk_rope_head_dim=32 v_head_dim=64 qk_nope_head_dim=64 num_experts_per_tok=8 first_k_dense_replace=1
+    norm_topk_prob=true index_topk=2048 gated_norm_rank=16
+  hy_v4: hidden_act=silu max_position_embeddings=262144 rms_norm_eps=1e-05 tie_word_embeddings=false
+    attention_bias=false n_shared_experts=1 routed_scaling_factor=2.827 kv_lora_rank=512 q_lora_rank=1536
+    qk_rope_head_dim=64 v_head_dim=256 qk_nope_head_dim=192 num_experts_per_tok=8 n_group=1 topk_group=1
+    norm_topk_prob=true index_topk=2048 hc_mult=4 hc_magnitude=2.0 hc_eps=1e-06 swiglu_limit=10.0
   mimo_v2_flash: head_dim=192 hidden_act=silu max_position_embeddings=131072 rms_norm_eps=1e-05
     tie_word_embeddings=false attention_bias=false routed_scaling_factor=1.0 v_head_dim=128 n_group=1 topk_group=1
     num_experts_per_tok=8 norm_topk_prob=true sliding_window=128 attention_value_scale=0.707 num_key_value_heads=4`;

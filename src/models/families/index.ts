@@ -1,6 +1,7 @@
 // All decoder families.
 import { COMPASS_FAMILIES } from './cohere-compass.js';
 import { DEEPSEEK_FAMILIES } from './deepseek.js';
+import { DEEPSEEK_KIN } from './deepseek-kin.js';
 import { DEEPSEEK4_FAMILIES } from './deepseek4.js';
 import { FADING_FAMILIES } from './fading.js';
 import { FURTHER_FAMILIES } from './further.js';
@@ -42,6 +43,7 @@ export const DECODER_FAMILIES = [
   ...LONGCAT_FAMILIES,
   ...HRM_FAMILIES,
   ...DEEPSEEK4_FAMILIES,
+  ...DEEPSEEK_KIN,
   ...ZAYA_FAMILIES,
   ...XLSTM_FAMILIES,
   ...READER_FAMILIES,
