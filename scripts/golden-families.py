@@ -775,8 +775,12 @@ FOCAL = dict(image_size=32, patch_size=4, embed_dim=8, depths=[1, 2], focal_leve
              mlp_ratio=2.0, num_labels=3)
 CVT = dict(embed_dim=[8, 12, 16], num_heads=[1, 3, 2], depth=[1, 2, 3], mlp_ratio=[2.0, 1.5, 2.0], num_labels=3)
 SWIFT = dict(embed_dims=[8, 12, 12], depths=[2, 1, 2], downsamples=[True, True, True], mlp_ratio=2, num_labels=3)
+HIERA = dict(image_size=[32, 32], patch_size=[5, 5], patch_stride=[2, 2], patch_padding=[2, 2], embed_dim=8,
+             depths=[1, 2, 2], num_heads=[1, 2, 4], num_query_pool=2, masked_unit_size=[4, 4], num_labels=3,
+             masked_unit_attention=[True, True, False], mlp_ratio=2.0)
 VISION = {
     AutoModel: {
+        'hiera': ('hiera', HIERA),
         'levit': ('levit', LEVIT), 'bit': ('bit', BIT), 'focalnet': ('focalnet', FOCAL),
         'mobilevit': ('mobilevit', dict(MOBILE, output_stride=16)),
         'vit_mae': ('vit_mae', dict(PLAIN, mask_ratio=0.0, hidden_act='relu')),  # the oracle is to see all
@@ -846,6 +850,10 @@ VISION = {
         'swiftformer-c': ('swiftformer', SWIFT),
         'swiftformer-d': ('swiftformer', dict(SWIFT, downsamples=[True, False, False], use_layer_scale=False,
                                               hidden_act='relu', batch_norm_eps=1e-2, down_patch_size=5, down_pad=2)),
+        'hiera-c': ('hiera', HIERA),
+        'hiera-d': ('hiera', dict(HIERA, num_query_pool=1, embed_dim_multiplier=1.5, num_heads=[2, 3, 3],
+                                  masked_unit_attention=[False, True, True], masked_unit_size=[8, 8], hidden_act='relu',
+                                  layer_norm_eps=1e-2)),
         'mobilevit-c': ('mobilevit', MOBILE),
         'mobilevit-d': ('mobilevit', dict(MOBILE, qkv_bias=False, mlp_ratio=1.5, hidden_act='relu', conv_kernel_size=1,
                                           output_stride=8, patch_size=3, layer_norm_eps=1e-2)),

@@ -127,6 +127,9 @@ test('pictures and configs that vision models do not serve are refused by name',
     );
   const of = (side: number): Tensor => zeros([1, 3, side, side], { device: 'cpu' });
   assert.throws(() => open('levit').forward(of(32)), /4 places; the model has learnt 4 x 4 of them/);
+  assert.throws(() => open('hiera').forward(of(20)), /10 x 10 places; the model has learnt 16 x 16 of them/);
+  assert.throws(() => open('hiera', { image_size: [20, 20] }), /10 x 10 places .* do not divide into squares/);
+  assert.throws(() => open('hiera', { masked_unit_attention: [true] }), /masked_unit_attention is \[true\], not/);
   assert.throws(() => open('pvt-c').forward(of(20)), /5 x 5 places; the model has learnt another number/);
   assert.throws(() => open('mobilevitv2-c').forward(of(32)), /a map of 1 x 1 places holds no patch of 2 x 2/);
   assert.throws(() => open('levit', { down_ops: [['Subsample', 8]] }), /down_ops holds \["Subsample",8\], not/);

@@ -39,6 +39,7 @@ import { T5_GEMMA_FAMILIES } from './seq2seq/t5-gemma.js';
 import { BIT_FAMILIES } from './vision/bit.js';
 import { CVT_FAMILIES } from './vision/cvt.js';
 import { FOCALNET_FAMILIES } from './vision/focalnet.js';
+import { HIERA_FAMILIES } from './vision/hiera.js';
 import { LEVIT_FAMILIES } from './vision/levit.js';
 import { PVT_FAMILIES } from './vision/pvt.js';
 import { SWIFTFORMER_FAMILIES } from './vision/swiftformer.js';
@@ -89,6 +90,7 @@ export const MODELS: readonly ModelRow[] = [
   ...POOLED_PICTURE_FAMILIES,
   ...MOBILE_VIT_FAMILIES,
   ...LEVIT_FAMILIES,
+  ...HIERA_FAMILIES,
   ...BIT_FAMILIES,
   ...CVT_FAMILIES,
   ...PVT_FAMILIES,

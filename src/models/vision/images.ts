@@ -154,7 +154,7 @@ const DETR: Processor = { ...PLAIN, colours: IMAGENET, pads: true, whole: true, 
 /** By the names that files give them. */
 export const PROCESSORS: Readonly<Record<string, Processor>> = {
   CLIP: { ...CLIP, models: ['clip'] },
-  Bit: { ...CLIP, models: ['bit', 'dinov2', 'focalnet'] },
+  Bit: { ...CLIP, models: ['bit', 'dinov2', 'focalnet', 'hiera'] },
   ViT: { ...PLAIN, models: ['vit', 'vit_msn', 'vit_mae', 'swin', 'swinv2', 'clipseg', 'swiftformer'] },
   Siglip: { ...PLAIN, resample: 3, square: false, models: ['siglip'] },
   DeiT: { ...PLAIN, size: square(256), resample: 3, crop: 224, crops: true, models: ['deit'] },
