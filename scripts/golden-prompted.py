@@ -5,7 +5,7 @@ import base64, importlib, io, json, os, sys, tempfile
 scenes = importlib.import_module('golden-scenes')
 import numpy as np, torch  # noqa: E402
 from transformers import AutoModelForMaskGeneration, AutoModelForZeroShotObjectDetection  # noqa: E402
-from transformers import CLIPSegForImageSegmentation  # noqa: E402
+from transformers import AutoModel, CLIPSegForImageSegmentation  # noqa: E402
 
 families, pictures = scenes.families, scenes.pictures
 SAM = dict(
@@ -28,7 +28,11 @@ TOWER = dict(hidden_size=32, intermediate_size=40, num_hidden_layers=4, num_atte
 WORDED = dict(text_config=SPOKEN, vision_config=TOWER, projection_dim=16)
 SHAPED = dict(WORDED, projection_dim=20, extract_layers=[1, 3], reduce_dim=12, decoder_num_attention_heads=2,
               decoder_intermediate_size=20)
+NAFLEX = dict(text_config=dict(SPOKEN, hidden_size=32),
+              vision_config=dict(hidden_size=32, intermediate_size=40, num_hidden_layers=2, num_attention_heads=4,
+                                 patch_size=4, num_patches=16))
 PROMPTED = {
+    AutoModel: {'siglip2': ('siglip2', NAFLEX)},
     AutoModelForMaskGeneration: {'sam': ('sam', SAM), 'sam-b': ('sam', SAM_B)},
     AutoModelForZeroShotObjectDetection: {
         'owlvit': ('owlvit', WORDED),
@@ -93,7 +97,31 @@ def shapes_of(model, seed):
             'logits': out.logits, 'like': like.logits}
 
 
-ANSWERS = {AutoModelForMaskGeneration: masks_of, AutoModelForZeroShotObjectDetection: things_of,
+def flat(pixels):
+    """A picture's patches, of four by four places each, and how many there are down and across."""
+    _, _, h, w = pixels.shape
+    cut = pixels.reshape(3, h // 4, 4, w // 4, 4).permute(1, 3, 2, 4, 0).reshape(1, h * w // 16, 48)
+    return dict(pixel_values=cut, pixel_attention_mask=torch.ones(1, cut.shape[1]).long(),
+                spatial_shapes=torch.tensor([[h // 4, w // 4]]))
+
+
+def padded():
+    ids = spoken()['input_ids']
+    return torch.nn.functional.pad(ids, (0, SPOKEN['max_position_embeddings'] - ids.shape[1]))
+
+
+def likeness_of(model, seed):
+    g = torch.Generator().manual_seed(seed)
+    found = {'ids': padded()}
+    for name, size in dict(wide=(12, 24), tall=(16, 8), learnt=(16, 16)).items():
+        pixels = torch.randn(1, 3, *size, generator=g)
+        with torch.no_grad():
+            out = model(input_ids=padded(), **flat(pixels))
+        found.update({f'{name}/pixels': pixels, f'{name}/logits': out.logits_per_image, 'texts': out.text_embeds})
+    return found
+
+
+ANSWERS = {AutoModel: likeness_of, AutoModelForMaskGeneration: masks_of, AutoModelForZeroShotObjectDetection: things_of,
            CLIPSegForImageSegmentation: shapes_of}
 
 
@@ -150,8 +178,20 @@ def shapes_seen(model, picture):
             'answer': [row.flatten()[::37].tolist() for row in shares]}
 
 
+def likeness_seen(model, picture):
+    fields = dict(patch_size=4, max_num_patches=20)
+    given = pictures.transformers.Siglip2ImageProcessorPil(**fields)(picture, return_tensors='pt')
+    h, w = given['spatial_shapes'][0].tolist()
+    pixels = given['pixel_values'][0, :h * w].reshape(h, w, 4, 4, 3).permute(4, 0, 2, 1, 3).reshape(1, 3, 4 * h, 4 * w)
+    with torch.no_grad():
+        out = model(input_ids=padded(), **given)
+    return {'file': {**fields, 'image_processor_type': 'Siglip2ImageProcessor'}, 'shape': list(pixels.shape),
+            'pixels': pixels.flatten().tolist()[::37], 'words': WORDS, 'texts': TEXTS,
+            'answer': out.logits_per_image.sigmoid()[0].tolist()}
+
+
 SQUARE = dict(height=32, width=32)
-SEEN = {'sam': masks_seen, 'owlvit': things_seen('OwlViT', dict(size=SQUARE)),
+SEEN = {'siglip2': likeness_seen, 'sam': masks_seen, 'owlvit': things_seen('OwlViT', dict(size=SQUARE)),
         'owlv2': things_seen('Owlv2', dict(size=SQUARE)), 'clipseg': shapes_seen}
 
 

@@ -8,6 +8,7 @@ import { ArgumentError, UnsupportedError } from '../src/base/errors.js';
 import { readPicture } from '../src/media/pictures.js';
 import { Config } from '../src/models/files/config.js';
 import {
+  ImageTextModel,
   loadModel,
   type MaskPrompt,
   PromptedSegmenter,
@@ -17,6 +18,7 @@ import {
 import type { ClipSegmenter } from '../src/models/scenes/clip-seg.js';
 import type { OwlDetector } from '../src/models/scenes/owl.js';
 import type { Asked, Sam } from '../src/models/scenes/sam.js';
+import type { ImageText } from '../src/models/vision/clip.js';
 import { PictureProcessor } from '../src/models/vision/images.js';
 import { findGolden } from '../src/parity/golden.js';
 import { enableGrad, noGrad } from '../src/tensor/autograd.js';
@@ -139,6 +141,26 @@ for (const name of named('clipseg'))
       );
       model.dispose();
     }));
+
+test('siglip2: texts and pictures of any size, as transformers compares them', () =>
+  scope(() => {
+    const of = (key: string): Tensor => answerOf('siglip2', key, 'prompted');
+    const { model } = loadModel<ImageText>(folder('siglip2'), { kind: 'image-text', device: 'cpu' });
+    model.requireGrad();
+    const all = ['wide', 'tall', 'learnt'].map((name) =>
+      enableGrad(() => {
+        const texts = model.embedText(of('ids'));
+        near(texts, of('texts'), 'texts');
+        const logits = model.logits(model.embedImage(of(`${name}/pixels`)), texts);
+        near(logits, of(`${name}/logits`), name);
+        return logits.sqr().sum();
+      }),
+    );
+    const grads = enableGrad(() => all.reduce((a, b) => a.add(b))).backward();
+    const without = [...model.namedParameters()].filter(([, p]) => !grads.get(p)).map(([key]) => key);
+    assert.deepEqual(without, []);
+    model.dispose();
+  }));
 
 /** A picture, what a processor makes of it, and what it makes of a model's answers. */
 interface Seen {
@@ -267,6 +289,19 @@ test('clipseg: pixels of a picture that words name', async () => {
   segmenter.dispose();
 });
 
+test('siglip2: how well words fit a picture', async () => {
+  const bytes = sees('siglip2');
+  const answer = seen.siglip2.answer as number[];
+  const model = await ImageTextModel.load(seenFolder('siglip2'), { device: 'cpu' });
+  // Letters become small before they are looked up.
+  const texts = seen.siglip2.texts.map((text) => text.toUpperCase());
+  const small = { width: 9, height: 30, rgb: new Uint8Array(810).fill(90) };
+  const [first, second] = await model.scores([bytes, small], texts);
+  answer.forEach((v, i) => assert.ok(Math.abs(v - first[i]) <= 1e-5, `${v} ${first[i]}`));
+  assert.notDeepEqual(first, second);
+  model.dispose();
+});
+
 test('what models that are asked about pictures do not serve is refused by name', () => {
   const refused: [string, object, RegExp][] = [
     ['sam', { prompt_encoder_config: { num_point_embeddings: 3 } }, /num_point_embeddings is 3/],
@@ -274,6 +309,7 @@ test('what models that are asked about pictures do not serve is refused by name'
     ['sam', { prompt_encoder_config: { image_size: 64 } }, /prompt_encoder_config.image_size is 64/],
     ['clipseg', { extract_layers: [1, 4] }, /extract_layers is \[1,4\] .*; served are layers from 0 to 3/],
     ['clipseg', { conditional_layer: 2 }, /conditional_layer 2; served are/],
+    ['siglip2', { vision_config: { num_patches: 20 } }, /vision_config.num_patches is 20; served are squares/],
     ['owlvit', { box_bias: true }, /box_bias is true/],
   ];
   for (const [name, more, message] of refused)

@@ -1,14 +1,14 @@
 // CLIP and SigLIP: a text and an image each become one vector, and their product says how well they fit.
 import { ArgumentError, UnsupportedError } from '../../base/errors.js';
-import { type Embedding, embedding, type LayerNorm, layerNorm, Linear, linear } from '../../nn/layers.js';
+import { Conv2d, type Embedding, embedding, type LayerNorm, layerNorm, Linear, linear } from '../../nn/layers.js';
 import { Module } from '../../nn/module.js';
 import type { VarBuilder } from '../../nn/var-builder.js';
 import type { Tensor } from '../../tensor/tensor.js';
 import { Config } from '../files/config.js';
 import type { ModelRow } from '../model-row.js';
-import { nearestPlaces, stretched } from './places.js';
+import { nearestPlaces, smoothPlaces, stretched } from './places.js';
 import { chunks, type FeedForward, feedForward, keysMask, MultiHead, type PreNormBlock } from '../parts.js';
-import { reshaped, rowTable } from '../parts.js';
+import { madeOf, reshaped, rowTable } from '../parts.js';
 import { blocksOf, Patches, sideLengths, type TowerConfig, type TowerNames } from './vit.js';
 import type { ModelSource } from '../files/source.js';
 
@@ -66,8 +66,11 @@ class TextTower extends Module {
   }
 }
 
-/** Patches of pictures of other sizes have the learnt position that is nearest, or one between those learnt. */
-type OtherSizes = 'nearest' | 'between';
+/**
+ * Patches of pictures of other sizes have the learnt position that is nearest, or one between those learnt; 'flat': one
+ * in the mean of those around it, and patches are lists of numbers, place by place.
+ */
+type OtherSizes = 'nearest' | 'between' | 'flat';
 
 /** A learnt question to all patches, SigLIP's pooling. */
 class AttentionPool extends Module {
@@ -92,6 +95,17 @@ class AttentionPool extends Module {
   }
 }
 
+/** A product of patches whose numbers lie place by place, as a convolution. */
+function flatConv(vb: VarBuilder, { channels, width, patch }: VisionConfig): Conv2d {
+  const weight = madeOf(vb, (read) =>
+    read([width, channels * patch[0] * patch[1]], 'weight')
+      .reshape([width, ...patch, channels])
+      .permute([0, 3, 1, 2])
+      .copy(),
+  );
+  return new Conv2d(weight, vb.get([width], 'bias'), { stride: patch });
+}
+
 export class VisionTower extends Module {
   readonly patches: Patches;
   /** CLIP's; SigLIP has none. */
@@ -112,7 +126,8 @@ export class VisionTower extends Module {
     this.#patch = c.patch;
     const e = vb.pp('embeddings');
     const count = this.grid[0] * this.grid[1];
-    this.patches = new Patches(e.pp('patch_embedding'), c.channels, c.width, c.image, c.patch, siglip);
+    const made = others === 'flat' ? flatConv(e.pp('patch_embedding'), c) : undefined;
+    this.patches = new Patches(e.pp('patch_embedding'), c.channels, c.width, c.image, c.patch, siglip, c.patch, made);
     this.classToken = siglip ? undefined : e.get([c.width], 'class_embedding');
     this.positions = rowTable(count + (siglip ? 0 : 1), c.width, e.pp('position_embedding'));
     // OWL-ViT has it without the first one's slip.
@@ -126,6 +141,7 @@ export class VisionTower extends Module {
     const { weight } = this.positions;
     const grid = this.#patch.map((side, i) => Math.floor(pixels.shape[2 + i] / side));
     if (this.#others === 'nearest') return nearestPlaces(weight, grid);
+    if (this.#others === 'flat') return smoothPlaces(weight, grid);
     const learnt = grid[0] === grid[1] && grid[0] * grid[1] === this.grid[0] * this.grid[1];
     return this.#others && !learnt ? stretched(weight.unsqueeze(0), grid, 'cubic') : weight;
   }
@@ -138,6 +154,10 @@ export class VisionTower extends Module {
     const all = [x];
     for (const block of this.blocks) all.push((x = block.forward(x)));
     return all;
+  }
+  /** Whether pictures may be of any size. */
+  get anySize(): boolean {
+    return this.#others !== undefined;
   }
   /** What comes out of the last block; SigLIP's is normed. */
   hidden(pixels: Tensor): Tensor {
@@ -166,10 +186,12 @@ export class ImageText extends Module {
   readonly logitBias: Tensor | undefined;
   /** SigLIP judges every pair by itself, CLIP shares out among the texts. */
   readonly pairwise: boolean;
+  /** Texts are read in small letters (SigLIP 2). */
+  readonly lowers: boolean;
   constructor(
     parts: Pick<
       ImageText,
-      'text' | 'vision' | 'textProjection' | 'imageProjection' | 'logitScale' | 'logitBias' | 'pairwise'
+      'text' | 'vision' | 'textProjection' | 'imageProjection' | 'logitScale' | 'logitBias' | 'pairwise' | 'lowers'
     >,
   ) {
     super();
@@ -180,6 +202,7 @@ export class ImageText extends Module {
     this.logitScale = parts.logitScale;
     this.logitBias = parts.logitBias;
     this.pairwise = parts.pairwise;
+    this.lowers = parts.lowers;
   }
   /** Vectors of any length, (texts, width). SigLIP looks at padding too: give it no mask. */
   textVectors(ids: Tensor, mask?: Tensor): Tensor {
@@ -330,7 +353,12 @@ export function imageText(c: Config, source: ModelSource, style: ImageTextStyle,
     // Old configs of CLIP say 2 where the end token is the largest number.
     vectorAt: siglip ? 'last' : largest || eos === 2 ? 'largest' : eos,
   };
-  const vision = visionConfig(v, kind, VISION_SIZES, unsaid.patch, unsaid.image);
+  // SigLIP 2 says how many patches were learnt, not of what picture.
+  const learnt = others === 'flat' ? Math.sqrt(v.count('num_patches', 256, 1)) : 0;
+  if (!Number.isInteger(learnt))
+    throw new UnsupportedError(`${c.where}: vision_config.num_patches is ${v.json.num_patches}; served are squares`);
+  const patch = others === 'flat' ? v.count('patch_size', 16, 1) : unsaid.patch;
+  const vision = visionConfig(v, kind, VISION_SIZES, patch, learnt > 0 ? learnt * patch : unsaid.image);
   const size = siglip ? t.count('projection_size', text.width) : c.count('projection_dim', 512);
   const scalar = (name: string): Tensor => reshaped(vb.get(undefined, name), [1]);
   return new ImageText({
@@ -343,9 +371,15 @@ export function imageText(c: Config, source: ModelSource, style: ImageTextStyle,
     logitScale: scalar('logit_scale'),
     logitBias: siglip ? scalar('logit_bias') : undefined,
     pairwise: siglip,
+    lowers: others === 'flat',
   });
 }
 export const IMAGE_TEXT_FAMILIES: readonly ModelRow[] = [
   { kind: 'image-text', types: ['clip'], build: (c, source) => imageText(c, source, { kind: 'clip' }) },
+  {
+    kind: 'image-text',
+    types: ['siglip2'],
+    build: (c, source) => imageText(c, source, { kind: 'siglip', others: 'flat' }),
+  },
   { kind: 'image-text', types: ['siglip'], build: (c, source) => imageText(c, source, { kind: 'siglip' }) },
 ];

@@ -104,7 +104,8 @@ export function textTokens(
   texts: readonly string[],
 ): Record<'ids' | 'mask', Tensor> {
   const limit = model.text.maxTokens;
-  const rows = texts.map((t) => tokenizer.encode(t, { maxLength: limit }));
+  const small = (t: string): string => (model.lowers ? Array.from(t, (letter) => letter.toLowerCase()).join('') : t);
+  const rows = texts.map((t) => tokenizer.encode(small(t), { maxLength: limit }));
   // SigLIP was trained on texts padded to their full length, and looks at the padding.
   const time = model.pairwise ? limit : Math.max(...rows.map((r) => r.length));
   const pad = tokenizer.roleId('pad') ?? 0;
@@ -114,7 +115,7 @@ export function textTokens(
   return { ids: tensor(ids, o), mask: tensor(mask, o) };
 }
 
-/** Pictures and texts as vectors of one space (CLIP, SigLIP). */
+/** Pictures and texts as vectors of one space (CLIP, SigLIP, SigLIP 2). */
 export class ImageTextModel {
   /** The network itself. */
   readonly model: ImageText;
@@ -141,7 +142,11 @@ export class ImageTextModel {
     return this.model.embedText(ids, mask);
   }
   #images(images: readonly ImageInput[]): Tensor {
-    return this.model.embedImage(pixels(images, this.processor, this.#device()).cast(this.model.logitScale.dtype));
+    const embed = (some: readonly ImageInput[]): Tensor =>
+      this.model.embedImage(pixels(some, this.processor, this.#device()).cast(this.model.logitScale.dtype));
+    if (!this.model.vision.anySize || images.length < 2) return embed(images);
+    const [first, ...rest] = images.map((image) => embed([image]));
+    return first.cat(rest, 0);
   }
   /** Vectors of length 1. */
   async embedTexts(texts: readonly string[]): Promise<Float32Array[]> {

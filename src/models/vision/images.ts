@@ -8,7 +8,15 @@ import { centerCrop, resize, resizeNumbers, SMOOTH_FILTERS } from '../../media/r
 import { Config, isObject } from '../files/config.js';
 import { type Fitting, pageFitting } from './page-pictures.js';
 import { squared, zoomed } from './square-pictures.js';
-import { divisorSizing, edgeSizing, longestSizing, multipleSizing, type Sizing, wholeSizing } from './picture-sizes.js';
+import {
+  divisorSizing,
+  edgeSizing,
+  longestSizing,
+  multipleSizing,
+  patchSizing,
+  type Sizing,
+  wholeSizing,
+} from './picture-sizes.js';
 
 export interface Size {
   readonly height?: number;
@@ -157,6 +165,7 @@ export const PROCESSORS: Readonly<Record<string, Processor>> = {
   Bit: { ...CLIP, models: ['bit', 'dinov2', 'focalnet', 'hiera'] },
   ViT: { ...PLAIN, models: ['vit', 'vit_msn', 'vit_mae', 'swin', 'swinv2', 'clipseg', 'swiftformer'] },
   Siglip: { ...PLAIN, resample: 3, square: false, models: ['siglip'] },
+  Siglip2: { ...PLAIN, sizing: patchSizing, whole: true, models: ['siglip2'] },
   DeiT: { ...PLAIN, size: square(256), resample: 3, crop: 224, crops: true, models: ['deit'] },
   Beit: { ...PLAIN, resample: 3, crop: 224, models: ['beit', 'data2vec-vision'] },
   ConvNext: {

@@ -103,3 +103,17 @@ export function longestSizing(c: Config): Sizing {
     return [Math.trunc(height * scale + 0.5), Math.trunc(width * scale + 0.5)];
   };
 }
+/** SigLIP 2's: as large as so many patches allow, of nearly the picture's own shape. */
+export function patchSizing(c: Config): Sizing {
+  const [patch, most] = [c.count('patch_size', 16, 1), c.count('max_num_patches', 256, 1)];
+  const whole = (n: number): number => Math.max(patch, Math.ceil(n / patch) * patch);
+  return (height, width) => {
+    let [low, high] = [1e-5 / 10, 100];
+    while (high - low >= 1e-5) {
+      const scale = (low + high) / 2;
+      if ((whole(height * scale) / patch) * (whole(width * scale) / patch) <= most) low = scale;
+      else high = scale;
+    }
+    return [whole(height * low), whole(width * low)];
+  };
+}

@@ -13,12 +13,12 @@ const cubic = (x: number, a: number): number => {
   return d < 2 ? (((d - 5) * d + 8) * d - 4) * a : 0;
 };
 /** For each of `to` places between `from` ones, how much each of those counts: (to, from). */
-function shares(from: number, to: number, how: 'cubic' | 'smoothed' | 'linear'): Float32Array {
+function shares(from: number, to: number, how: 'cubic' | 'smoothed' | 'linear' | 'smoothly linear'): Float32Array {
   const data = new Float32Array(to * from);
   const scale = from / to;
-  const smoothed = how === 'smoothed';
+  const smoothed = how.startsWith('smooth');
   const weight = (x: number): number =>
-    how === 'linear' ? Math.max(0, 1 - Math.abs(x)) : cubic(x, smoothed ? -0.5 : -0.75);
+    how.endsWith('linear') ? Math.max(0, 1 - Math.abs(x)) : cubic(x, smoothed ? -0.5 : -0.75);
   // Smoothed, a smaller picture sees all places that it covers; else four neighbours, past an edge its last.
   const wide = smoothed ? Math.max(scale, 1) : 1;
   for (let i = 0; i < to; i++) {
@@ -57,6 +57,23 @@ export function stretched(positions: Tensor, [h, w]: readonly number[], how: 'cu
     .transpose(0, 1)
     .reshape([1, h * w, width]);
   return positions.narrow(1, 0, 1).cat([both.cast(positions.dtype)], 1);
+}
+
+/** Positions (side * side, width) for a picture of h * w patches: (h * w, width). */
+export function smoothPlaces(positions: Tensor, [h, w]: readonly number[]): Tensor {
+  const [count, width] = positions.shape;
+  const side = Math.sqrt(count);
+  const of = (n: number): Tensor =>
+    tensor(shares(side, n, 'smoothly linear'), { shape: [n, side], device: positions.device });
+  const wide = positions.dtype === 'f64' ? positions : positions.cast('f32');
+  const cast = (t: Tensor): Tensor => t.cast(wide.dtype);
+  const down = cast(of(h)).matmul(wide.reshape([side, side * width]));
+  const across = down
+    .reshape([h, side, width])
+    .transpose(0, 1)
+    .reshape([side, h * width]);
+  const both = cast(of(w)).matmul(across).reshape([w, h, width]).transpose(0, 1);
+  return both.reshape([h * w, width]).cast(positions.dtype);
 }
 
 /** Which of `side` learnt places in a row each of `count` patches is nearest to, by transformers' own rounding. */

@@ -61,9 +61,10 @@ export class Patches extends Module {
     patch: readonly [number, number],
     bias: boolean,
     stride = patch,
+    made?: Conv2d,
   ) {
     super();
-    this.conv = conv2d(channels, width, patch, vb, { stride, useBias: bias });
+    this.conv = made ?? conv2d(channels, width, patch, vb, { stride, useBias: bias });
     this.imageSize = image;
   }
   /** Pictures of any size. */
