@@ -24,7 +24,13 @@ RESNET = dict(model_type='resnet', hidden_sizes=[8, 12, 16, 20], depths=[1, 1, 2
               out_features=['stage1', 'stage2', 'stage3', 'stage4'])
 MASK2 = dict(backbone_config=SWIN, feature_size=32, mask_feature_size=24, hidden_dim=32, encoder_feedforward_dim=40,
              encoder_layers=2, decoder_layers=5, num_attention_heads=4, dim_feedforward=36, num_queries=7, num_labels=3)
+DECODER = dict(model_type='detr', d_model=24, decoder_layers=2, decoder_attention_heads=4, decoder_ffn_dim=40,
+               num_queries=6, encoder_layers=1)
+MASK1 = dict(backbone_config=SWIN, fpn_feature_size=32, mask_feature_size=24, decoder_config=DECODER, num_labels=3)
 MODELS = {
+    'maskformer': ('maskformer', MASK1),
+    'maskformer-b': ('maskformer', dict(MASK1, backbone_config=RESNET, mask_feature_size=32, num_labels=2, decoder_config=dict(
+        DECODER, d_model=20, decoder_layers=1, activation_function='gelu', num_queries=4))),
     'mask2former': ('mask2former', MASK2),
     'mask2former-b': ('mask2former', dict(MASK2, backbone_config=RESNET, activation_function='gelu', common_stride=8,
                                           encoder_layers=1, decoder_layers=2, num_queries=4, mask_feature_size=32)),
@@ -40,6 +46,7 @@ def answers(model, _, seed):
 
 
 PROCESSORS = {
+    'maskformer': ('MaskFormerImageProcessor', dict(size=dict(shortest_edge=60, longest_edge=90), size_divisor=32)),
     'mask2former': ('Mask2FormerImageProcessor', dict(size=dict(shortest_edge=40, longest_edge=90), size_divisor=16)),
     'mask2former-b': ('Mask2FormerImageProcessor', dict(size=dict(height=64, width=64), ignore_index=255,
                                                         do_reduce_labels=True)),

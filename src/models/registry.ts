@@ -24,6 +24,7 @@ import { OWL_FAMILIES } from './scenes/owl.js';
 import { SAM_FAMILIES } from './scenes/sam.js';
 import { GROUNDING_DINO_FAMILIES } from './scenes/grounding-dino.js';
 import { MASK2FORMER_FAMILIES } from './scenes/mask2former.js';
+import { MASKFORMER_FAMILIES } from './scenes/maskformer.js';
 import { UPER_NET_FAMILIES } from './scenes/uper-net.js';
 import { YOLOS_FAMILIES } from './scenes/yolos.js';
 import { MOBILE_BERT_FAMILIES } from './encoders/mobile-bert.js';
@@ -109,6 +110,7 @@ export const MODELS: readonly ModelRow[] = [
   ...DEPTH_FAMILIES,
   ...DPT_FAMILIES,
   ...MASK2FORMER_FAMILIES,
+  ...MASKFORMER_FAMILIES,
   ...UPER_NET_FAMILIES,
   ...GROUNDING_DINO_FAMILIES,
   ...SAM_FAMILIES,

@@ -22,12 +22,18 @@ class SwinMaps extends MapMaker {
   readonly norms: readonly LayerNorm[];
   readonly channels: readonly number[];
   readonly #stages: readonly number[];
-  constructor(vb: VarBuilder, body: Swin, first: number, stages: readonly number[]) {
+  constructor(
+    vb: VarBuilder,
+    body: Swin,
+    first: number,
+    stages: readonly number[],
+    nameOf = (stage: number): string => `stage${stage}`,
+  ) {
     super();
     this.body = body;
     this.#stages = stages;
     this.channels = stages.map((i) => first * 2 ** (i - 1));
-    this.norms = stages.map((i, k) => layerNorm(this.channels[k], vb.pp(`hidden_states_norms.stage${i}`)));
+    this.norms = stages.map((i, k) => layerNorm(this.channels[k], vb.pp('hidden_states_norms', nameOf(i))));
   }
   maps(pixels: Tensor): Tensor[] {
     const { seen } = this.body.walk(pixels);
@@ -79,7 +85,8 @@ class ConvNextMaps extends MapMaker {
 export function mapMakerAt(c: Config, source: ModelSource, path: string): MapMaker {
   const inner = c.inner('backbone_config');
   const type = inner?.get('model_type');
-  if (!inner || !(type === 'swin' || type === 'convnext' || type === 'convnextv2')) {
+  const swin = type === 'swin' || type === 'maskformer-swin';
+  if (!inner || !(swin || type === 'convnext' || type === 'convnextv2')) {
     const { body, taken } = backboneMaps(c, source, path, [1, 2, 3, 4]);
     return new ResNetMaps(body, taken);
   }
@@ -90,9 +97,14 @@ export function mapMakerAt(c: Config, source: ModelSource, path: string): MapMak
   const stages = takenMaps(inner, length, [length]);
   if (stages.includes(0))
     throw new UnsupportedError(`${c.where}: backbone_config lets out what its stages begin with, which is not served`);
-  if (type !== 'swin')
-    return new ConvNextMaps(at, convNextMapsAt(inner, at, type), inner.numbers('hidden_sizes'), stages);
-  const inside = source.names.some((n) => n.startsWith(`${path}.swin.embeddings.`)) ? at.pp('swin') : at;
-  source.ignore(new RegExp(`^${path.replaceAll('.', '\\.')}\\.(swin\\.)?layernorm\\.`));
-  return new SwinMaps(at, swinMapsAt(inner, source, inside), inner.count('embed_dim', 96, 1), stages);
+  if (!swin) return new ConvNextMaps(at, convNextMapsAt(inner, at, type), inner.numbers('hidden_sizes'), stages);
+  const first = inner.count('embed_dim', 96, 1);
+  source.ignore(new RegExp(`^${path.replaceAll('.', '\\.')}\\.((swin|model)\\.)?layernorm\\.`));
+  const named = (part: string): boolean => source.names.some((n) => n.startsWith(`${path}.${part}.embeddings.`));
+  // MaskFormer has a Swin of its own, all of whose maps are let out.
+  if (named('model')) {
+    const all = Array.from({ length }, (_, i) => i + 1);
+    return new SwinMaps(at, swinMapsAt(inner, source, at.pp('model')), first, all, (stage) => String(stage - 1));
+  }
+  return new SwinMaps(at, swinMapsAt(inner, source, named('swin') ? at.pp('swin') : at), first, stages);
 }

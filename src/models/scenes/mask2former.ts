@@ -23,7 +23,7 @@ const LEVELS = 3;
 const GROUPS = 32;
 
 /** A convolution without a bias and a norm of 32 groups, bent or not. */
-class BareMap extends Layer {
+export class BareMap extends Layer {
   readonly conv: Conv2d;
   readonly norm: GroupNorm;
   readonly #bent: boolean;
@@ -140,7 +140,7 @@ class MaskedLayer extends Module {
   }
 }
 /** Products with a bend between each two, each inside a list of its own. */
-class MaskHead extends Layer {
+export class MaskHead extends Layer {
   readonly layers: readonly Linear[];
   constructor(vb: VarBuilder, widths: readonly number[]) {
     super();

@@ -160,7 +160,7 @@ export function boxOf([x, y, w, h]: readonly number[], width: number, height: nu
   };
 }
 
-/** Pictures to a class for each pixel (SegFormer, DPT), or to segments that are things of their own (Mask2Former). */
+/** Pictures to a class for each pixel (SegFormer, DPT), or to segments that are things of their own (MaskFormer, Mask2Former). */
 export class ImageSegmenter {
   /** The network itself. */
   readonly model: SegmentationModel;

@@ -184,7 +184,7 @@ export const PROCESSORS: Readonly<Record<string, Processor>> = {
   DINOv3ViT: { ...PLAIN, colours: IMAGENET, numbers: true, models: ['dinov3_vit'] },
   Gemma3: PLAIN,
   Detr: { ...DETR, models: ['detr', 'table-transformer', 'conditional_detr', 'deformable_detr', 'grounding-dino'] },
-  Mask2Former: { ...DETR, sizing: wholeSizing, models: ['mask2former'] },
+  Mask2Former: { ...DETR, sizing: wholeSizing, models: ['mask2former', 'maskformer'] },
   Yolos: { ...DETR, sizing: (c) => edgeSizing(c, 16), models: ['yolos'] },
   RTDetr: {
     ...{ ...DETR, unnormed: true, models: ['rt_detr', 'rt_detr_v2'] },
@@ -205,7 +205,8 @@ export function processorName(c: Config, modelType?: unknown): string {
     .text('image_processor_type', c.has('feature_extractor_type') ? c.text('feature_extractor_type') : unnamed)
     .replace(/(ImageProcessor|FeatureExtractor)(Fast|Pil)?$/, '')
     .replace(/^ConvNeXT$/i, 'ConvNext')
-    .replace(/^(ConditionalDetr|DeformableDetr|GroundingDino)$/, 'Detr');
+    .replace(/^(ConditionalDetr|DeformableDetr|GroundingDino)$/, 'Detr')
+    .replace(/^MaskFormer$/, 'Mask2Former');
 }
 /** Fields of processors without effect on their numbers. */
 export function ignoreBookkeeping(c: Config): void {
