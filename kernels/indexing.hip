@@ -15,6 +15,8 @@
 //   scatter_keys, scatter_sorted   few long lanes: indices become keys [lanes, count], each lane is sorted, and a
 //                                  thread looks
 //                    after each place that is written; the results are those of the thread a lane
+//   scatter_clear, scatter_claim, scatter_claimed   few long lanes that are written and not added to: every index claims
+//                    its place, the last one of a lane keeps it
 //   scatter_held     lanes side by side, whose places fit the shared memory of a few blocks
 //   index_keys       indices as u32 keys for argsort
 //   add_sorted       out[l, ids[j]] += src[l, j] from sorted indices (`order` as argsort gives, `sorted` the indices in
@@ -167,6 +169,32 @@ WICK_FN void scatter_sorted(const u32* order, const u32* sorted, const S* src, S
       for (u64 k = j; k < count && sorted[lane + k] == at; k++) sum = plus(sum, from[order[lane + k] * src_step]);
       *to = sum;
     } else *to = from[order[e] * src_step];
+  }
+}
+
+WICK_FN void clear_claims(u32* words, u64 n) { GRID_STRIDE(i, n) words[i] = 0; }
+/** claims[lane][place] = 1 + the last index of the lane that names it; behind them, whether a lane has a bad index. */
+template <class I>
+WICK_FN void scatter_claim(const I* ids, u32* claims, u32* fault, const u64* info, u32 rank, u64 lanes, u64 count,
+                           u64 ids_step, u64 dst_dim) {
+  GRID_STRIDE(e, lanes * count) {
+    const u64 i = e / count, j = e - i * count;
+    const i64 at = place(ids[strided_index(i, rank, info, info + rank) + j * ids_step], dst_dim, fault);
+    if (at >= 0) atomic_max(&claims[i * dst_dim + (u64)at], (u32)j + 1);
+    else if (at == -2) claims[lanes * dst_dim + i] = 1;
+  }
+}
+template <class W>
+WICK_FN void scatter_claimed(const u32* claims, const W* src, W* dst, const u64* info, u32 rank, u64 lanes,
+                             u64 src_step, u64 dst_dim, u64 dst_step) {
+  GRID_STRIDE(e, lanes * dst_dim) {
+    const u64 i = e / dst_dim, k = e - i * dst_dim;
+    const u32 claim = claims[e];
+    const bool bad = claims[lanes * dst_dim + i] != 0;
+    if (!bad && claim == 0) continue;
+    u64 of[2];
+    strided_indices(i, rank, info, info + 2 * rank, of);
+    dst[of[1] + k * dst_step] = bad ? absent<W>(-2) : src[of[0] + (u64)(claim - 1) * src_step];
   }
 }
 

@@ -42,7 +42,30 @@ const GO_ROUND: Readonly<Record<string, (d: Device) => Tensor>> = {
     ),
   index_keys: (d) =>
     randn([9, 5], { device: d, seed: 1 }).indexAdd(0, places(d, [700], 9), randn([700, 5], { device: d, seed: 2 })),
-  gather_any: (d) => randn([3, 900], { device: d, seed: 1 }).gather(1, places(d, [3, 500], 900)),
+  scatter_claim: (d) =>
+    randn([3, 9000], { device: d, seed: 1 }).scatter(
+      1,
+      places(d, [2, 700], 9000),
+      randn([2, 700], { device: d, seed: 2 }),
+    ),
+  scatter_clear: (d) =>
+    randn([3, 9000], { device: d, seed: 1 }).scatter(
+      1,
+      places(d, [2, 700], 9000),
+      randn([2, 700], { device: d, seed: 2 }),
+    ),
+  fourier_columns: (d) => randn([2, 6000], { device: d, seed: 1 }).fft()[1],
+  fourier_joined: (d) => randn([2, 6000], { device: d, seed: 1 }).fft()[0],
+  row_distances_backward: (d) => {
+    const x = randn([40, 70], { device: d, seed: 1 }).requireGrad();
+    return x
+      .cdist(randn([9, 70], { device: d, seed: 2 }))
+      .sum()
+      .backward()
+      .of(x);
+  },
+  gather_any: (d) => randn([9, 900], { device: d, seed: 1 }).gather(1, places(d, [9, 100], 900)),
+  gather_lanes: (d) => randn([3, 900], { device: d, seed: 1 }).gather(1, places(d, [3, 1500], 900)),
   select_rows: (d) => randn([30, 50], { device: d, seed: 1 }).indexSelect(0, places(d, [400], 30)),
   take_sorted: (d) => randn([2, 9000], { device: d, seed: 1 }).topk(600)[1],
   take_front: (d) => randn([9000], { device: d, seed: 1 }).topk(2300)[1],

@@ -142,6 +142,40 @@ const scatterSorted = INDEXING.declare({
     call: `scatter_sorted<${add}>`,
   }),
 });
+/** Claims on places, a word each, and whether a lane has a bad index, a word a lane. */
+const scatterClear = INDEXING.declare({
+  each: {},
+  symbol: () => 'scatter_clear',
+  body: () => ({ threads: 256, params: { words: 'u32*', n: 'u64' }, call: 'clear_claims' }),
+});
+const scatterClaim = INDEXING.declare({
+  each: { ids: INT_TYPES },
+  symbol: ({ ids }) => `scatter_claim_${ids}`,
+  body: ({ ids }) => ({
+    threads: 256,
+    params: {
+      ids: `const ${CTYPE[ids]}*`,
+      claims: 'u32*',
+      ...WALK,
+      ...typed('u64', 'lanes', 'count', 'ids_step', 'dst_dim'),
+    },
+    call: 'scatter_claim',
+  }),
+});
+/** Every place takes what its claim names. */
+const scatterClaimed = INDEXING.declare({
+  each: { bytes: [8, 4, 2, 1] },
+  symbol: ({ bytes }) => `scatter_claimed_b${bytes}`,
+  body: ({ bytes }) => ({
+    threads: 256,
+    params: {
+      ...{ claims: 'const u32*', src: `const ${WORDS[bytes]}*`, dst: `${WORDS[bytes]}*` },
+      ...{ info: 'const u64*', rank: 'u32' },
+      ...typed('u64', 'lanes', 'src_step', 'dst_dim', 'dst_step'),
+    },
+    call: 'scatter_claimed',
+  }),
+});
 /** A block holds a part of a contiguous lane's places (held_places) and sees all of its indices. */
 const scatterHeld = INDEXING.declare({
   each: { add: [false, true], ids: INT_TYPES, dtype: VALUE_TYPES },
@@ -274,6 +308,8 @@ export interface ScatterShape {
  */
 const FEW_LANES = 16384;
 const LONG_LANE = 256;
+/** Places for an index up to which each has a claim of its own: more are cleared and looked at in vain. */
+const CLAIMS_PER_INDEX = 16;
 /** dst already holds x. Buffers: ids, src, dst, fault, info. */
 export function scatterLaunch(add: boolean, ids: DType, elements: DType, s: ScatterShape): Launches {
   const dtype = kernelDType(elements);
@@ -284,8 +320,22 @@ export function scatterLaunch(add: boolean, ids: DType, elements: DType, s: Scat
     return single(
       launch(scatterAny, { add, ids: ids as Ids, dtype }, strideGrid(lanes), 256, { ...lookup, ...target }),
     );
-  // The same results from sorted indices, with a thread for each place that is written.
   const n = lanes * count;
+  if (!add && s.dstDim <= CLAIMS_PER_INDEX * count && count < 2 ** 32 - 1) {
+    const claims = at('scratch');
+    const words = lanes * (s.dstDim + 1);
+    const bytes = bytesOf(elements) as 1 | 2 | 4 | 8;
+    const taken = { claims, info: at('info'), rank, lanes };
+    return {
+      launches: [
+        launch(scatterClear, {}, strideGrid(words), 256, { words: claims, n: words }),
+        launch(scatterClaim, { ids: ids as Ids }, strideGrid(n), 256, { ...lookup, claims, dst_dim: s.dstDim }),
+        launch(scatterClaimed, { bytes }, strideGrid(lanes * s.dstDim), 256, { ...taken, ...target }),
+      ],
+      scratch: words * 4,
+    };
+  }
+  // The same results from sorted indices, with a thread for each place that is written.
   const { sort, keys, sorted, order, scratch } = sortedKeys(lanes, count);
   const found = { order, sorted, info: at('info'), rank, lanes, count };
   return {
