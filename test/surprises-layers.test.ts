@@ -176,3 +176,12 @@ test('classes drawn with gradients: soft ones sum to 1, hard ones are one class,
   assert.throws(() => nn.gumbelSoftmax(logits, { temperature: 0 }), /temperature 0 is not a number above 0/);
   assert.throws(() => nn.gumbelSoftmax(logits, { tau: 1 } as never), /unknown option "tau"/);
 });
+
+test('a decoder layer’s tensors stand in PyTorch’s order, in state dicts and lists of parameters', () => {
+  const layer = new nn.TransformerDecoderLayer(4, 2, { feedforward: 8 });
+  const parts = [...layer.stateDict().keys()].map((name) => name.split('.')[0]);
+  const order = ['self_attn', 'multihead_attn', 'linear1', 'linear2', 'norm1', 'norm2', 'norm3'];
+  assert.deepEqual([...new Set(parts)], order);
+  assert.equal(layer.parameters()[4], layer.multiheadAttn.inProjWeight);
+  assert.equal(parts.length, 18);
+});

@@ -7,7 +7,7 @@ import { type AttendOptions, MultiheadAttention } from './attention.js';
 import { Dropout } from './dropout.js';
 import { MAKE_OPTIONS, type MakeOptions, within } from './fresh.js';
 import { Linear } from './linear.js';
-import { Module } from './module.js';
+import { type Field, Module } from './module.js';
 import { LayerNorm } from './norm.js';
 
 /** Options of a transformer layer. */
@@ -98,6 +98,15 @@ export class TransformerDecoderLayer extends TransformerLayer {
     const attend = { dropout, bias, ...within(options, 'multihead_attn') };
     this.multiheadAttn = new MultiheadAttention(width, heads, attend);
     this.norm3 = new LayerNorm(width, { eps, bias, ...within(options, 'norm3') });
+  }
+  /** In PyTorch's order, in which state dicts and lists of parameters have them. */
+  override *fields(): Iterable<Field> {
+    for (const field of super.fields()) {
+      if (field.key === 'multiheadAttn') continue;
+      yield field;
+      if (field.key === 'selfAttn')
+        yield { ...field, name: 'multihead_attn', value: this.multiheadAttn, key: 'multiheadAttn' };
+    }
   }
   /**
    * x (batch, time, width) after attention over itself, over `memory` (the encoder's result) and the feed-forward
