@@ -107,6 +107,13 @@ for (const [name, { config }] of Object.entries(families))
     rmSync(to);
   });
 
+test('an activation under its other name has a GGUF form, too', { skip: skipFamilies }, async () => {
+  const folder = familyFolder('llama', (f) => ({ ...f, config: { ...f.config, hidden_act: 'swish' } }));
+  const to = join(dir, 'swish.gguf');
+  await quantizeGguf(folder, to, { type: 'f32' });
+  scope(() => assert.ok(distance(logitsOf(to), logitsOf(folder)) <= 1e-5));
+});
+
 test('files that hold the model of another architecture under their own name are read as that', {
   skip: skipFamilies,
 }, async () => {

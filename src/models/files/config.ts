@@ -160,7 +160,7 @@ export class Config {
     // A gate is a switch of its own, not an activation's name.
     if (f === undefined || !isActivation(f) || f === 'swiglu' || f === 'geglu')
       throw new UnsupportedError(`${this.where}: ${this.#name(name)} is ${shown(v)}, an activation that is not known`);
-    return f;
+    return f === 'swish' ? 'silu' : f; // one function, which GGUF files have under one name
   }
   /** A token's number or a list of them; none where the field is absent. */
   tokenIds(name: string): readonly number[] {
