@@ -542,9 +542,13 @@ export interface Features {
     readonly count: number;
     /** How often rows and columns are made to sum to one. */
     readonly rounds: number;
+    /** Added to weights and to sums that are divided by. */
     readonly eps: number;
     /** No matrix mixes them; what weighs answers is up to `most`. */
-    readonly unmixed?: { readonly most: number };
+    readonly unmixed?: {
+      /** The largest weight of an answer. */
+      readonly most: number;
+    };
   };
   /** Both branches read the same x: with a norm each, or one norm for both. */
   readonly parallel?: 'own' | 'shared';
