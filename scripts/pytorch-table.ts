@@ -401,6 +401,8 @@ const DIFFERENT: Readonly<Record<string, string>> = {
   'loss.backward() several times before a step':
     '`new GradAccumulator(model.parameters())`, `add(loss.backward())`, `optimizer.step(accumulator.take())`, which is ' +
     'the mean over the batches: losses are not divided',
+  'torch.save({ model, optimizer, epoch })':
+    '`nn.saveCheckpoint(file, { tensors: model.stateDict(), optimizer }, { step, extra })`, read by `loadCheckpoint`',
   'func.functional_call, stack_module_state':
     '`nn.functionalCall(model, tensors, x)`, with tensors by name in place of its own; `nn.stackModuleState(models)` ' +
     'for an ensemble under vmap',
