@@ -4,7 +4,7 @@ import { rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { test } from 'node:test';
 import { ArgumentError, UnsupportedError } from '../src/base/errors.js';
-import { ImageToText, loadModel } from '../src/models/index.js';
+import { ImageToText, loadModel, taggedFields } from '../src/models/index.js';
 import type { PictureWriter } from '../src/models/pictures/picture-writer.js';
 import { noGrad } from '../src/tensor/autograd.js';
 import { tensor } from '../src/tensor/create.js';
@@ -161,4 +161,58 @@ test("Donut's prompt stands where others start, and rules of generation_config.j
     ImageToText.load(whole('donut', { guidance_scale: 3 }), { device: 'cpu' }),
     /guidance_scale is 3/,
   );
+});
+
+/** Texts with tags, and what transformers makes of them; of all tags <yes/> is a word. */
+const TAGGED: readonly (readonly [text: string, fields: unknown])[] = [
+  [
+    '<s_menu><s_nm>tea</s_nm><s_cnt>2</s_cnt><sep/><s_nm>cake </s_nm></s_menu><s_total><s_price>4.50</s_price></s_total>',
+    { menu: [{ nm: 'tea', cnt: '2' }, { nm: 'cake' }], total: { price: '4.50' } },
+  ],
+  ['plain text', { text_sequence: 'plain text' }],
+  ['<s_a>x<sep/> y</s_a>', { a: ['x', 'y'] }],
+  ['<s_a><yes/></s_a><s_b><maybe/></s_b>', { a: 'yes', b: '<maybe/>' }],
+  ['<s_a>1</s_a><sep/><s_a>2</s_a><sep/><s_b>3</s_b>', [{ a: '1' }, { a: '2' }, { b: '3' }]],
+  ['<s_open>left <s_a>1</s_a>', { a: '1' }],
+  ['<s_A>1</s_a>', { A: '1' }],
+  ['</s_a> <s_a>1</s_a>', { a: '1' }],
+  ['<s_a></s_a>', { a: '' }],
+  ['<s_a><s_b></s_b></s_a>', { a: { b: '' } }],
+  ['<s_a', { text_sequence: '<s_a' }],
+  ['<s_a>x</s_a>tail', { a: 'x' }],
+  ['<s_q>only', { text_sequence: 'only' }],
+  ['<s_a.b>1</s_a.b><s_c(>2</s_c(>', { 'a.b': '1', 'c(': '2' }],
+  ['<s_a>1</s_a><sep/>rest', [{ a: '1' }]],
+  ['<s_o><s_a>1</s_a><sep/></s_o>', { o: { a: '1' } }],
+  ['a</s_x>b<s_y>z', { text_sequence: 'a</s_x>bz' }],
+];
+test('tags become fields as transformers reads them', () => {
+  for (const [text, fields] of TAGGED)
+    assert.deepEqual(
+      taggedFields(text, (token) => token === '<yes/>'),
+      fields,
+      text,
+    );
+  const own = taggedFields('<s___proto__>1</s___proto__>');
+  assert.deepEqual(Object.keys(own), ['__proto__']);
+});
+
+test('ImageToText tells the fields of a page, without what ends the answer', async () => {
+  const plain = await ImageToText.load(whole('donut', { eos_token_id: 95, no_repeat_ngram_size: 1 }), {
+    device: 'cpu',
+  });
+  const [said] = await plain.generate([PICTURE], { maxTokens: 4 });
+  assert.deepEqual(await plain.fields([PICTURE], { maxTokens: 4 }), [{ text_sequence: said }]);
+  plain.dispose();
+  const ids = said.split(' ').map((word) => WORDS.indexOf(word));
+  assert.equal(new Set(ids).size, 4, 'the words of the answer differ');
+  const tags = ['<s_total>', '4.50', '</s_total>', '<pad>'];
+  const words = WORDS.map((word, id) => tags[ids.indexOf(id)] ?? (word === '<pad>' ? 'w' : word));
+  const dir = whole('donut', { eos_token_id: 95, no_repeat_ngram_size: 1 });
+  const vocab = Object.fromEntries(words.map((word, id) => [word, id]));
+  writeFileSync(join(dir, 'tokenizer.json'), JSON.stringify({ ...TOKENIZER, model: { ...TOKENIZER.model, vocab } }));
+  writeFileSync(join(dir, 'tokenizer_config.json'), JSON.stringify({ pad_token: '<pad>' }));
+  const tagged = await ImageToText.load(dir, { device: 'cpu' });
+  assert.deepEqual(await tagged.fields([PICTURE], { maxTokens: 4 }), [{ total: '4.50' }]);
+  tagged.dispose();
 });

@@ -29,6 +29,7 @@ export { readWav } from '../media/wav.js';
 export { EmbeddingModel, type EmbedOptions } from './encoders/embedding-model.js';
 export { ImageClassifier, type ImageInput, ImageTextModel } from './vision/image-models.js';
 export { ImageToText, type ImageToTextOptions } from './pictures/image-to-text.js';
+export { taggedFields, type TaggedFields, type TaggedValue } from './pictures/tagged-fields.js';
 export { PictureChat, type PictureChatOptions, type PictureInput } from './pictures/picture-chat.js';
 export {
   type Box,

@@ -15,6 +15,7 @@ import type { BeamOptions } from '../seq2seq/beams.js';
 import { type ImageInput, pixels, processorOf } from '../vision/image-models.js';
 import type { PictureProcessor } from '../vision/images.js';
 import type { PictureWriter } from './picture-writer.js';
+import { type TaggedFields, taggedFields } from './tagged-fields.js';
 
 /** Options of `ImageToText.generate`. */
 export interface ImageToTextOptions extends Partial<BeamOptions> {
@@ -100,6 +101,21 @@ export class ImageToText {
     } finally {
       seen.dispose();
     }
+  }
+  /**
+   * What a model that writes with tags says of each picture (Donut), by the tags' names; several where `<sep/>` parts
+   * them. A text without tags is { text_sequence }.
+   */
+  async fields(
+    images: readonly ImageInput[],
+    options: Omit<ImageToTextOptions, 'special'> = {},
+  ): Promise<(TaggedFields | readonly TaggedFields[])[]> {
+    const texts = await this.generate(images, { ...options, special: true });
+    const { tokenizer } = this;
+    const pad = tokenizer.role('pad');
+    const marks = [...this.#writing.end.map((id) => tokenizer.token(id)), pad].filter((mark) => mark !== undefined);
+    const bare = (text: string): string => marks.reduce((t, mark) => t.replaceAll(mark, ''), text).trim();
+    return texts.map((text) => taggedFields(bare(text), (token) => tokenizer.id(token) !== undefined));
   }
   #start(prompt: string | undefined): number[] {
     const { start, replaces } = this.#writing;
