@@ -778,6 +778,8 @@ SWIFT = dict(embed_dims=[8, 12, 12], depths=[2, 1, 2], downsamples=[True, True, 
 HIERA = dict(image_size=[32, 32], patch_size=[5, 5], patch_stride=[2, 2], patch_padding=[2, 2], embed_dim=8,
              depths=[1, 2, 2], num_heads=[1, 2, 4], num_query_pool=2, masked_unit_size=[4, 4], num_labels=3,
              masked_unit_attention=[True, True, False], mlp_ratio=2.0)
+SEEING = dict(hidden_size=32, num_hidden_layers=2, num_attention_heads=4, intermediate_size=40, image_size=32,
+              patch_size=8)
 VISION = {
     AutoModel: {
         'hiera': ('hiera', HIERA),
@@ -854,6 +856,9 @@ VISION = {
         'hiera-d': ('hiera', dict(HIERA, num_query_pool=1, embed_dim_multiplier=1.5, num_heads=[2, 3, 3],
                                   masked_unit_attention=[False, True, True], masked_unit_size=[8, 8], hidden_act='relu',
                                   layer_norm_eps=1e-2)),
+        'clip-c': ('clip', dict(vision_config=SEEING, num_labels=3)),
+        'metaclip_2-c': ('metaclip_2', dict(vision_config=dict(SEEING, hidden_act='gelu'), num_labels=3)),
+        'siglip-c': ('siglip', dict(vision_config=SEEING, num_labels=3)),
         'mobilevit-c': ('mobilevit', MOBILE),
         'mobilevit-d': ('mobilevit', dict(MOBILE, qkv_bias=False, mlp_ratio=1.5, hidden_act='relu', conv_kernel_size=1,
                                           output_stride=8, patch_size=3, layer_norm_eps=1e-2)),

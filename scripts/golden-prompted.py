@@ -32,7 +32,11 @@ NAFLEX = dict(text_config=dict(SPOKEN, hidden_size=32),
               vision_config=dict(hidden_size=32, intermediate_size=40, num_hidden_layers=2, num_attention_heads=4,
                                  patch_size=4, num_patches=16))
 PROMPTED = {
-    AutoModel: {'siglip2': ('siglip2', NAFLEX)},
+    AutoModel: {
+        'siglip2': ('siglip2', NAFLEX),
+        # The end of texts is a number that words have in others.
+        'metaclip_2': ('metaclip_2', dict(WORDED, text_config=dict(SPOKEN, eos_token_id=2))),
+    },
     AutoModelForMaskGeneration: {'sam': ('sam', SAM), 'sam-b': ('sam', SAM_B)},
     AutoModelForZeroShotObjectDetection: {
         'owlvit': ('owlvit', WORDED),
@@ -111,6 +115,12 @@ def padded():
 
 
 def likeness_of(model, seed):
+    if model.config.model_type == 'metaclip_2':
+        pixels = torch.randn(2, 3, 32, 32, generator=torch.Generator().manual_seed(seed))
+        ids = torch.tensor([[10, 1, 5, 2, 0, 0], [10, 7, 2, 11, 0, 0]])
+        with torch.no_grad():
+            out = model(input_ids=ids, attention_mask=(ids > 0).long(), pixel_values=pixels)
+        return {'pixels': pixels, 'ids': ids, 'mask': (ids > 0).long(), 'logits': out.logits_per_image}
     g = torch.Generator().manual_seed(seed)
     found = {'ids': padded()}
     for name, size in dict(wide=(12, 24), tall=(16, 8), learnt=(16, 16)).items():

@@ -50,6 +50,7 @@ import { DINO3_FAMILIES } from './vision/dino3.js';
 import { MOBILE_VIT_FAMILIES } from './vision/mobile-vit.js';
 import { POOLED_PICTURE_FAMILIES } from './vision/pooled-pictures.js';
 import { RESNET_FAMILIES } from './vision/resnet.js';
+import { TOWER_CLASSIFIERS } from './vision/tower-classifier.js';
 import { SWIN_FAMILIES } from './vision/swin.js';
 import { VIT_FAMILIES } from './vision/vit.js';
 import { CLAP_FAMILIES } from './sound/clap.js';
@@ -99,6 +100,7 @@ export const MODELS: readonly ModelRow[] = [
   ...SWIFTFORMER_FAMILIES,
   ...DINO3_FAMILIES,
   ...IMAGE_TEXT_FAMILIES,
+  ...TOWER_CLASSIFIERS,
   ...PICTURE_LANGUAGE_FAMILIES,
   ...BLIP_FAMILIES,
   ...PICTURE_WRITER_FAMILIES,

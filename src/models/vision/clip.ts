@@ -269,7 +269,7 @@ function tower(c: Config, kind: 'clip' | 'siglip', sizes: Readonly<Record<string
 
 /** Where a config does not say. */
 const VISION_SIZES = { width: 768, heads: 12, inner: 3072 };
-function visionConfig(
+export function visionConfig(
   v: Config,
   kind: 'clip' | 'siglip',
   sizes = VISION_SIZES,
@@ -323,12 +323,14 @@ export interface ImageTextStyle {
   readonly others?: OtherSizes;
   /** A text's vector is where its largest number is, whatever a config says of ends. */
   readonly largest?: true;
+  /** It is where its end is, whatever the end's number. */
+  readonly exact?: true;
   /** Where a config does not say: the longest text, a picture's side, a patch's. */
   readonly unsaid?: { readonly positions: number; readonly image: number; readonly patch: number };
 }
 /** Both halves, by what a config says, under a name that another model gives them. */
 export function imageText(c: Config, source: ModelSource, style: ImageTextStyle, vb = source.builder): ImageText {
-  const { kind, others, largest } = style;
+  const { kind, others, largest, exact } = style;
   const siglip = kind === 'siglip';
   const unsaid = style.unsaid ?? { positions: siglip ? 64 : 77, image: 224, patch: siglip ? 16 : 32 };
   c.ignore(
@@ -351,7 +353,7 @@ export function imageText(c: Config, source: ModelSource, style: ImageTextStyle,
     positions: t.count('max_position_embeddings', unsaid.positions),
     causal: !siglip,
     // Old configs of CLIP say 2 where the end token is the largest number.
-    vectorAt: siglip ? 'last' : largest || eos === 2 ? 'largest' : eos,
+    vectorAt: siglip ? 'last' : largest || (eos === 2 && !exact) ? 'largest' : eos,
   };
   // SigLIP 2 says how many patches were learnt, not of what picture.
   const learnt = others === 'flat' ? Math.sqrt(v.count('num_patches', 256, 1)) : 0;
@@ -374,12 +376,18 @@ export function imageText(c: Config, source: ModelSource, style: ImageTextStyle,
     lowers: others === 'flat',
   });
 }
+/** What files of these types are for: some are classifiers, the others compare pictures with texts. */
+export const towerKind = (_: Config, source: ModelSource): 'vision' | 'image-text' =>
+  source.has('classifier.weight') ? 'vision' : 'image-text';
+const rowOf = (type: string, style: ImageTextStyle): ModelRow => ({
+  kind: 'image-text',
+  types: [type],
+  kindOf: towerKind,
+  build: (c, source) => imageText(c, source, style),
+});
 export const IMAGE_TEXT_FAMILIES: readonly ModelRow[] = [
-  { kind: 'image-text', types: ['clip'], build: (c, source) => imageText(c, source, { kind: 'clip' }) },
-  {
-    kind: 'image-text',
-    types: ['siglip2'],
-    build: (c, source) => imageText(c, source, { kind: 'siglip', others: 'flat' }),
-  },
-  { kind: 'image-text', types: ['siglip'], build: (c, source) => imageText(c, source, { kind: 'siglip' }) },
+  rowOf('clip', { kind: 'clip' }),
+  rowOf('metaclip_2', { kind: 'clip', exact: true }),
+  rowOf('siglip', { kind: 'siglip' }),
+  rowOf('siglip2', { kind: 'siglip', others: 'flat' }),
 ];

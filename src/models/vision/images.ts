@@ -161,7 +161,7 @@ const RESNETS = ['convnext', 'convnextv2', 'resnet', 'regnet', 'cvt'];
 const DETR: Processor = { ...PLAIN, colours: IMAGENET, pads: true, whole: true, sizing: (c) => edgeSizing(c) };
 /** By the names that files give them. */
 export const PROCESSORS: Readonly<Record<string, Processor>> = {
-  CLIP: { ...CLIP, models: ['clip'] },
+  CLIP: { ...CLIP, models: ['clip', 'metaclip_2'] },
   Bit: { ...CLIP, models: ['bit', 'dinov2', 'focalnet', 'hiera'] },
   ViT: { ...PLAIN, models: ['vit', 'vit_msn', 'vit_mae', 'swin', 'swinv2', 'clipseg', 'swiftformer'] },
   Siglip: { ...PLAIN, resample: 3, square: false, models: ['siglip'] },
