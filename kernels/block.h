@@ -262,7 +262,7 @@ template <> struct TotalOf<fp8> {
 };
 
 template <class S> struct Sum {
-  static constexpr bool PLACES = false;
+  static constexpr bool PLACES = false, CENTERED = false;
   typedef S Out;
   typedef typename SumOf<S>::type A;
   static WICK_MEMBER A identity() { return 0; }
@@ -275,7 +275,7 @@ template <class S> struct Mean : Sum<S> {
   static WICK_MEMBER S put(A a, i64 n) { return from_compute<S>(a / (A)n); }
 };
 template <class S> struct Total {
-  static constexpr bool PLACES = false;
+  static constexpr bool PLACES = false, CENTERED = false;
   typedef typename TotalOf<S>::result Out;
   typedef typename TotalOf<S>::sum A;
   static WICK_MEMBER A identity() { return 0; }
@@ -290,7 +290,7 @@ template <class S> struct Prod : Total<S> {
 };
 /** The length of a vector: squares of these types stay within the range of double. */
 template <class S> struct Euclid {
-  static constexpr bool PLACES = false;
+  static constexpr bool PLACES = false, CENTERED = false;
   typedef S Out;
   typedef double A;
   static WICK_MEMBER A identity() { return 0; }
@@ -298,9 +298,43 @@ template <class S> struct Euclid {
   static WICK_MEMBER A join(A a, A b) { return a + b; }
   static WICK_MEMBER Out put(A a, i64) { return round_to<S>(sqrtg(a)); }
 };
+/** Sums of distances from one of the elements, and of their squares. */
+struct Distances {
+  double sum, squares;
+};
+/**
+ * The sum of squared distances from the mean. Distances are taken from the group's first element: what then cancels is
+ * never more than the group's size times the result, which double holds.
+ */
+template <class S> struct Deviations {
+  static constexpr bool PLACES = false, CENTERED = true;
+  typedef S Out;
+  typedef Distances A;
+  static WICK_MEMBER A identity() {
+    A none = {0, 0};
+    return none;
+  }
+  static WICK_MEMBER A take(compute_t<S> x, compute_t<S> first) {
+    const double d = (double)x - (double)first;
+    A one = {d, d * d};
+    return one;
+  }
+  static WICK_MEMBER A join(A a, A b) {
+    A both = {a.sum + b.sum, a.squares + b.squares};
+    return both;
+  }
+  static WICK_MEMBER double total(A a, i64 n) {
+    const double found = a.squares - a.sum * a.sum / (double)n;
+    return found < 0 ? 0 : found;
+  }
+  static WICK_MEMBER Out put(A a, i64 n) { return round_to<S>(total(a, n)); }
+};
+template <class S> struct Spread : Deviations<S> {
+  static WICK_MEMBER S put(Distances a, i64 n) { return round_to<S>(sqrtg(Deviations<S>::total(a, n))); }
+};
 /** Where NaN is ignored it is the neutral element too: only a row of nothing but NaN gives NaN. */
 template <class S> struct Max {
-  static constexpr bool PLACES = false;
+  static constexpr bool PLACES = false, CENTERED = false;
   typedef S Out;
   typedef compute_t<S> A;
   static WICK_MEMBER A identity() {
@@ -327,7 +361,7 @@ template <class A> struct At {
 /** The lowest index wins ties at every length; NaN is passed over, and a row of nothing else gives 0. */
 template <class S, bool LARGEST> struct ArgBest {
   /** Kernels look for the best value first and for its place afterwards, which is cheaper than carrying both. */
-  static constexpr bool PLACES = true;
+  static constexpr bool PLACES = true, CENTERED = false;
   typedef u32 Out;
   typedef compute_t<S> T;
   typedef At<T> A;

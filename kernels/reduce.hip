@@ -11,7 +11,8 @@
 //                     leaves accumulators
 //   col_reduce_packs  the same with 16 bytes of neighbouring columns a thread, inner a multiple of them
 //   merge_parts       accumulators [outer, chunks, inner] to results, a group of 32 threads each
-// Op joins elements: Sum, Mean, Prod, Euclid, Min, Max, ArgMin, ArgMax of block.h. Sums of small floats are kept in float.
+// Op joins elements: Sum, Mean, Prod, Euclid, Deviations, Spread, Min, Max, ArgMin, ArgMax of block.h. Sums of small
+// floats are kept in float.
 #include "block.h"
 #include "settle.h"
 
@@ -60,6 +61,12 @@ WICK_FN typename Op::A place_in_row(const S* row, i64 from, i64 to, u32 lane, u3
   return found;
 }
 
+/** An element as Op takes it: with its place, or with the first element of its group. */
+template <class Op, class X> WICK_FN typename Op::A taken(X x, i64 place, X first) {
+  if constexpr (Op::CENTERED) return Op::take(x, first);
+  else return Op::take(x, place);
+}
+
 /** Joins the columns of one row that fall to this lane. */
 template <class Op, int V, class S>
 WICK_FN typename Op::A join_row(const S* row, i64 from, i64 to, u32 lane, u32 lanes) {
@@ -67,13 +74,16 @@ WICK_FN typename Op::A join_row(const S* row, i64 from, i64 to, u32 lane, u32 la
   typename Op::A acc[UNROLL];
 #pragma unroll
   for (int u = 0; u < UNROLL; u++) acc[u] = Op::identity();
+  compute_t<S> first = 0;
+  if constexpr (Op::CENTERED)
+    if (from < to) first = to_compute(row[0]);
   const i64 step = (i64)lanes * V;
   i64 c = from + (i64)lane * V;
   const auto take = [&](const X& x, i64 at, int u) {
     compute_t<S> v[V];
     unpack(x, v);
 #pragma unroll
-    for (int k = 0; k < V; k++) acc[u] = Op::join(acc[u], Op::take(v[k], at + k));
+    for (int k = 0; k < V; k++) acc[u] = Op::join(acc[u], taken<Op>(v[k], at + k, first));
   };
   ROLLED
   for (; c + (UNROLL - 1) * step < to; c += UNROLL * step) {
@@ -146,11 +156,13 @@ WICK_FN void row_reduce_held(const S* src, typename Op::Out* dst, i64 rows, i64 
       });
       acc.index = group_reduce(found, lanes, (u32*)nullptr, Smaller());
     } else {
-      compute_t<S> v[V];
+      compute_t<S> v[V], first = 0;
+      if constexpr (Op::CENTERED)
+        if (live) first = to_compute(from[0]);
       each([&](const Pack<S>& pack, u32 c) {
         unpack(pack, v);
 #pragma unroll
-        for (int k = 0; k < V; k++) acc = Op::join(acc, Op::take(v[k], c + k));
+        for (int k = 0; k < V; k++) acc = Op::join(acc, taken<Op>(v[k], c + k, first));
       });
       acc = group_reduce(acc, lanes, (typename Op::A*)nullptr, Join<Op>());
     }
@@ -186,6 +198,8 @@ WICK_FN void col_reduce(const S* src, typename Op::Out* dst, typename Op::A* par
 #pragma unroll
     for (int u = 0; u < UNROLL; u++) acc[u] = Op::identity();
     if (c < inner) {
+      compute_t<S> first = 0;
+      if constexpr (Op::CENTERED) first = to_compute(*column);
       i64 r = from + threadIdx.y;
       ROLLED
       for (; r + (UNROLL - 1) * step < to; r += UNROLL * step) {
@@ -193,10 +207,10 @@ WICK_FN void col_reduce(const S* src, typename Op::Out* dst, typename Op::A* par
 #pragma unroll
         for (int u = 0; u < UNROLL; u++) x[u] = column[(r + u * step) * inner];
 #pragma unroll
-        for (int u = 0; u < UNROLL; u++) acc[u] = Op::join(acc[u], Op::take(to_compute(x[u]), r + u * step));
+        for (int u = 0; u < UNROLL; u++) acc[u] = Op::join(acc[u], taken<Op>(to_compute(x[u]), r + u * step, first));
       }
       ROLLED
-      for (; r < to; r += step) acc[0] = Op::join(acc[0], Op::take(to_compute(column[r * inner]), r));
+      for (; r < to; r += step) acc[0] = Op::join(acc[0], taken<Op>(to_compute(column[r * inner]), r, first));
     }
 #pragma unroll
     for (int u = 1; u < UNROLL; u++) acc[0] = Op::join(acc[0], acc[u]);
@@ -230,7 +244,8 @@ WICK_FN void col_reduce_packs(const S* src, typename Op::Out* dst, typename Op::
 #pragma unroll
     for (int i = 0; i < V; i++) acc[i] = Op::identity();
     if (c < inner) {
-      compute_t<S> x[UNROLL][V];
+      compute_t<S> x[UNROLL][V], first[V] = {};
+      if constexpr (Op::CENTERED) load_v<V>(column, first);
       i64 r = from + threadIdx.y;
       ROLLED
       for (; r + (UNROLL - 1) * step < to; r += UNROLL * step) {
@@ -239,13 +254,13 @@ WICK_FN void col_reduce_packs(const S* src, typename Op::Out* dst, typename Op::
 #pragma unroll
         for (int u = 0; u < UNROLL; u++)
 #pragma unroll
-          for (int i = 0; i < V; i++) acc[i] = Op::join(acc[i], Op::take(x[u][i], r + u * step));
+          for (int i = 0; i < V; i++) acc[i] = Op::join(acc[i], taken<Op>(x[u][i], r + u * step, first[i]));
       }
       ROLLED
       for (; r < to; r += step) {
         load_v<V>(column + r * inner, x[0]);
 #pragma unroll
-        for (int i = 0; i < V; i++) acc[i] = Op::join(acc[i], Op::take(x[0][i], r));
+        for (int i = 0; i < V; i++) acc[i] = Op::join(acc[i], taken<Op>(x[0][i], r, first[i]));
       }
     }
     __syncthreads();

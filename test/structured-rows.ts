@@ -11,13 +11,16 @@ import { cases, random, rounded, make, floats, num, same, range, rowsOf } from '
 
 // ---- reductions ----
 
-type Reduction = 'sum' | 'mean' | 'prod' | 'min' | 'max' | 'argmin' | 'argmax';
+type Reduction = 'deviations' | 'spread' | 'sum' | 'mean' | 'prod' | 'min' | 'max' | 'argmin' | 'argmax';
 const reduceRow = (op: Reduction): ReduceRow => reduceOps[op] as unknown as ReduceRow;
 function reduced(op: Reduction, v: readonly number[]): number {
   const numbers = v.filter((x) => x === x);
   const sum = v.reduce((a, b) => a + b, 0);
   const best = op === 'max' || op === 'argmax' ? Math.max(...numbers) : Math.min(...numbers);
+  const squares = v.reduce((a, b) => a + (b - sum / v.length) ** 2, 0);
   return {
+    deviations: squares,
+    spread: Math.sqrt(squares),
     sum,
     mean: sum / v.length,
     prod: v.reduce((a, b) => a * b, 1),
@@ -69,6 +72,18 @@ for (const dtype of ['f32', 'bf16'] as const) {
   }
   addReduce('sum', dtype, 3, 1001, 1, false);
 }
+for (const [outer, n, inner, aligned] of [
+  [5, 3, 1, true],
+  [9, 128, 1, true],
+  [3, 2052, 1, true],
+  [3, 1001, 1, false],
+  [1, 40000, 1, true],
+  [2, 7, 5, true],
+  [3, 33, 40, true],
+  [1, 3000, 3, true],
+  [1, 3000, 8, true],
+] as const)
+  for (const op of ['deviations', 'spread'] as const) addReduce(op, 'f32', outer, n, inner, aligned);
 for (const op of ['mean', 'prod', 'min', 'max', 'argmin'] as const) {
   addReduce(op, 'f16', 4, 40, 1, true);
   addReduce(op, 'f64', 2, 19, 3, true);

@@ -35,6 +35,9 @@ const sums = { ulp: ulps(4), domain: [0.1, 2] as const };
 export const wide = (x: Tensor, f: (x: Tensor) => Tensor): Tensor =>
   x.dtype === 'f32' || x.dtype === 'f64' ? f(x) : f(x.cast('f32')).cast(x.dtype);
 
+/** Whether distances from a mean are summed without another pass for the mean: by a kernel of GPUs, of f32. */
+const inOnePass = (x: Tensor): boolean => x.dtype === 'f32' && x.size > 0 && x.device.backend.gpu !== undefined;
+
 /**
  * f(x) where x is not 0; where it is, `zero`, with no gradient: the slope of a root is infinite there, and PyTorch's
  * choice is 0.
@@ -195,11 +198,8 @@ export const compositeOps = rows({
         requireNumbers('variance', { correction });
         const list = normalizeDims('variance', dims, w.rank);
         const n = list.reduce((a, d) => a * w.shape[d], 1);
-        return w
-          .sub(w.mean(list, true))
-          .sqr()
-          .sum(list, keepdim)
-          .affine(1 / Math.max(0, n - correction), 0);
+        const sum = inOnePass(w) ? w.deviations(list, keepdim) : w.sub(w.mean(list, true)).sqr().sum(list, keepdim);
+        return sum.affine(1 / Math.max(0, n - correction), 0);
       }),
     [on([3, 5], 1), on([3, 5], 0, true, 0)],
     { ...sums, dtypes: FLOATS, ulp: ulps(8) },
@@ -213,10 +213,8 @@ export const compositeOps = rows({
         const list = normalizeDims('std', dims, w.rank);
         const n = list.reduce((a, d) => a * w.shape[d], 1);
         // The norm keeps its range where squares would leave it, and has a gradient where all is equal.
-        return w
-          .sub(w.mean(list, true))
-          .norm(2, list, keepdim)
-          .affine(1 / Math.sqrt(Math.max(0, n - correction)), 0);
+        const length = inOnePass(w) ? w.spread(list, keepdim) : w.sub(w.mean(list, true)).norm(2, list, keepdim);
+        return length.affine(1 / Math.sqrt(Math.max(0, n - correction)), 0);
       }),
     [on([3, 5], 1), on([3, 5], [0, 1], true, 0)],
     { ...sums, dtypes: FLOATS },

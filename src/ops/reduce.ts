@@ -26,10 +26,10 @@ declare module './op.js' {
       /** The struct template of kernels/block.h that joins elements. */
       readonly functor: string;
       /**
-       * What it keeps on the way: a sum in the wide type or in double, a value in the type computed in, or a value with
+       * What it keeps on the way: a sum in the wide type or in double, two of them, a value in the type computed in, or a value with
        * its place.
        */
-      readonly accumulator: 'sum' | 'double' | 'value' | 'place';
+      readonly accumulator: 'sum' | 'double' | 'doubles' | 'value' | 'place';
       /** The result over no elements. */
       readonly empty: number;
     };
@@ -227,6 +227,47 @@ function argExtremum(op: 'argmax' | 'argmin', candleSymbol: string): ReduceDef<[
   };
 }
 
+/** Distances from the mean in one pass over memory, for f32 on GPUs. */
+function fromMean(
+  functor: 'Deviations' | 'Spread',
+  serves: string,
+  formula: string,
+  put: (sum: number) => number,
+): ReduceDef<OverDims> {
+  return {
+    internal: true,
+    serves,
+    family: 'reduce',
+    kernel: { functor, accumulator: 'doubles', empty: 0 },
+    formula,
+    dtypes: ['f32'],
+    without: 'smaller floats are widened, and f64 takes two passes',
+    ulp: ulps(1),
+    candle: { none: 'Candle takes two passes' },
+    args: overDims(serves),
+    infer: inferLike(),
+    reference: ([x], [out], { dims }): void =>
+      groups(x, dims, (at, values) => {
+        const mean = (exactSum(values) as number) / values.length;
+        out.data[at] = values.length ? put(exactSum((values as number[]).map((v) => (v - mean) ** 2)) as number) : 0;
+      }),
+    samples: (): readonly Sample<ReduceParams>[] => [
+      ...samples()(),
+      { inputs: [{ shape: [3, 700], domain: [1e6, 1e6 + 1] }], params: { dims: [1], keepdim: false } },
+      { inputs: [{ shape: [300, 8], domain: [1e6, 1e6 + 1] }], params: { dims: [0], keepdim: false } },
+    ],
+    errors: noErrors,
+    grad: ({ x, out, grad, params }: GradContext<ReduceParams>): Grads => {
+      const away = x.sub(x.mean(params.dims, true));
+      const g = spread(x, grad, params);
+      if (functor === 'Deviations') return [away.mul(g).affine(2, 0)];
+      // 0 where all are equal, as of a norm.
+      const length = spread(x, out, params);
+      return [away.div(length.eq(0).where(1, length)).mul(g)];
+    },
+  };
+}
+
 /** Whose squares double holds. */
 export const EUCLID_DTYPES: readonly DType[] = ['f32', 'bf16', 'f16'];
 
@@ -319,6 +360,8 @@ export const reduceOps = rows({
       return [w.div(length.eq(0).where(1, length)).mul(g).cast(x.dtype)];
     },
   } satisfies ReduceDef<OverDims> as ReduceDef<OverDims>,
+  deviations: fromMean('Deviations', 'variance', 'sum of squared distances from the mean over dims', (x) => x),
+  spread: fromMean('Spread', 'std', 'root of the sum of squared distances from the mean over dims', Math.sqrt),
   max: extremum('max', 'fast_max'),
   min: extremum('min', 'fast_min'),
   argmax: argExtremum('argmax', 'fast_argmax'),

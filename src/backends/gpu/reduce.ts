@@ -128,6 +128,7 @@ const isSmall = (d: DType): boolean => d === 'f16' || d === 'bf16' || d === 'f8e
 const ACCUMULATOR: Readonly<Record<ReduceRow['kernel']['accumulator'], (d: DType) => number>> = {
   sum: (d) => (isWide(sumDType(d)) ? 8 : 4),
   double: () => 8,
+  doubles: () => 16,
   value: (d) => (isSmall(d) ? 4 : bytesOf(d)),
   place: (d) => (isWide(d) ? 16 : 8),
 };
