@@ -114,7 +114,8 @@ MODELS = {
     'hy_v4-b': ('hy_v4', {
         **DSA, 'hc_mult': 3, 'hc_magnitude': 1.3, 'hc_eps': 1e-3, 'swiglu_limit': 0.6, 'attention_bias': True,
         'mlp_layer_types': ['sparse', 'dense', 'sparse'], 'indexer_types': ['full', 'shared', 'shared'],
-        'routed_scaling_factor': 1.3, 'norm_topk_prob': False, 'rms_norm_eps': 1e-2, 'tie_word_embeddings': True}),
+        'routed_scaling_factor': 1.3, 'norm_topk_prob': False, 'rms_norm_eps': 1e-2, 'tie_word_embeddings': True,
+        'hidden_act': 'gelu'}),
     'deepseek_v4': ('deepseek_v4', {
         **DEEPSEEK4, 'mlp_layer_types': ['hash_moe', 'moe', 'moe'], 'layer_types': [
             'sliding_attention', 'compressed_sparse_attention', 'heavily_compressed_attention']}),

@@ -74,7 +74,7 @@ function feeds(m: Mlp): boolean {
     limit,
   } = m;
   if ((groups && groups.count > 1) || m.score === 'root of softplus') return false;
-  const ofShared = [shared?.gated, shared?.factor, shared?.limit];
+  const ofShared = [shared?.gated, shared?.factor, shared?.limit, shared?.activation];
   const ofRouter = [routerNorm, scaled, cap, idle, deepRouter, byToken, limit];
   const extras = [sparseMixer, clamped, onInput, ungated, latent, ...ofShared, ...ofRouter, summed].every(
     (x) => x === undefined || x === false,

@@ -428,6 +428,8 @@ export interface Experts {
     readonly factor?: number;
     /** As the experts'. */
     readonly limit?: number;
+    /** Where it is not the experts'. */
+    readonly activation?: string;
   };
   /** The router reads its input through a norm, whose stored weight is multiplied by `factor`. */
   readonly routerNorm?: { readonly eps: number; readonly factor: number };

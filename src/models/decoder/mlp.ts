@@ -190,8 +190,8 @@ export class Mixture extends Layer {
     this.gateUpBias = ungated ? undefined : w.expertBias(gateUp, [count, inner]);
     this.downBias = w.bias('expertDown', [count, width]);
     if (f.shared) {
-      const { inner, factor: outFactor, limit } = f.shared;
-      const { activation, clamped } = f;
+      const { inner, factor: outFactor, limit, activation = f.activation } = f.shared;
+      const { clamped } = f;
       const part: DenseMlp = { kind: 'dense', inner, gated: !ungated, activation, outFactor, clamped, limit };
       this.shared = dense(w, part, hidden, undefined, SHARED);
       if (f.shared.gated) this.sharedSwitch = w.linear([{ role: 'sharedSwitch', outputs: 1 }], hidden);

@@ -3,7 +3,17 @@
 import { FormatError, UnsupportedError } from '../../base/errors.js';
 import type { Config } from '../files/config.js';
 import type { Experts, Features, Layer, Mlp } from '../decoder/features.js';
-import { biasesBy, build, expertNames, gated, LLAMA_NAMES, rms, sharedNames, sparseLayers } from './common.js';
+import {
+  biasesBy,
+  build,
+  eitherKind,
+  expertNames,
+  gated,
+  LLAMA_NAMES,
+  rms,
+  sharedNames,
+  sparseLayers,
+} from './common.js';
 import { biasedExperts, LATENT_BIAS, LATENT_NAMES, latent, latentSizes } from './deepseek.js';
 import { family } from './row.js';
 
@@ -16,6 +26,7 @@ function chosen(c: Config): number {
 function mixed(c: Config, layers: number): (i: number) => boolean {
   const [dense, every] = [c.count('first_k_dense_replace', 1), c.count('moe_layer_freq', 1, 1)];
   c.ignore('scoring_func', 'topk_method');
+  eitherKind(c);
   return sparseLayers(c, layers, (i) => i >= dense && i % every === 0);
 }
 const INDEXER = /\.self_attn\.indexer\.|^model\.mtp/;
@@ -66,11 +77,16 @@ function hunyuan4(c: Config): Features {
   const sparse = mixed(c, s.layers);
   const limit = c.number('swiglu_limit');
   if (limit <= 0) throw new UnsupportedError(`${c.where}: swiglu_limit is ${limit}; gates without a bound`);
-  c.only('hidden_act', 'silu', 'swish'); // experts have no other
   c.ignore('learnable_sink_init');
   if (!c.has('q_lora_rank')) throw new FormatError(`${c.where}: q_lora_rank is missing`);
   const mixer = { ...latent(c, false), gated: 'by input', sinks: true } as const;
-  const mlp = (i: number): Mlp => (sparse(i) ? { ...biasedExperts(c), limit } : gated(c));
+  // Of the experts, only the one that all tokens go through has the activation that a config names.
+  const mixture = (): Experts => {
+    const { shared, activation, ...made } = biasedExperts(c);
+    const own = activation === 'silu' ? shared : shared && { ...shared, activation };
+    return { ...made, activation: 'silu', limit, ...(own && { shared: own }) };
+  };
+  const mlp = (i: number): Mlp => (sparse(i) ? mixture() : gated(c));
   return build('hy_v4', c, s, {
     norm: rms(c),
     mixer: () => mixer,
