@@ -8,7 +8,7 @@ import { packageRoot } from '../src/base/paths.js';
 import { GraphDecoder } from '../src/engine/index.js';
 import { type CausalLM, loadModel, MODELS } from '../src/models/index.js';
 import { KINDS } from '../src/models/model-row.js';
-import { PROCESSORS } from '../src/models/vision/images.js';
+import { PROCESSORS } from '../src/models/vision/processors.js';
 import { ggufTypeName } from '../src/models/gguf/metadata.js';
 import { MODEL_TOLERANCE, relativeError } from '../src/parity/model-checks.js';
 import { greedyRows } from '../src/parity/models.js';

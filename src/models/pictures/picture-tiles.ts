@@ -6,15 +6,8 @@ import { resize } from '../../media/resize.js';
 import type { Config } from '../files/config.js';
 import type { Place } from './eye.js';
 import { shapesOf } from './mllama-eye.js';
-import {
-  CLIP_COLOURS,
-  Colours,
-  HALVES,
-  ignoreBookkeeping,
-  PictureProcessor,
-  processorName,
-  sizeOf,
-} from '../vision/images.js';
+import { Colours, ignoreBookkeeping, PictureProcessor, processorName, sizeOf } from '../vision/images.js';
+import { CLIP_COLOURS, HALVES } from '../vision/processors.js';
 import { bestSize, tileSizes } from './tile-eyes.js';
 
 /** A picture that is ready for its model. */
