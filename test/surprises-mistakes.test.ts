@@ -47,6 +47,7 @@ const MISTAKES: Readonly<Record<string, readonly [() => unknown, RegExp]>> = {
   ],
   'complex numbers': [() => call(x, 'angle'), /^x\.angle: here it is im\.atan2\(re\)/],
   'transforms of two dimensions': [() => call(x, 'fft2'), /^x\.fft2: here it is x\.fft\(\), then/],
+  'eigenvalues of any matrix': [() => call(x, 'eig'), /^x\.eig: here it is x\.eigh\(\), of symmetric matrices/],
   'sparse tensors': [() => call(x, 'to_sparse'), /^x\.to_sparse: here it is scatterAdd/],
 };
 for (const [what, [f, says]] of Object.entries(MISTAKES))

@@ -67,6 +67,8 @@ const OTHER: Readonly<Record<string, string>> = {
   ifft2: 're.ifft(im), then the same with { dim: -2 }',
   fftn: 'x.fft(), then re.fft(im, { dim }) along each dimension',
   istft: 'istft(re, im, nFft, options), of the pair that stft gives',
+  eig: 'x.eigh(), of symmetric matrices: other eigenvalues are complex, and there are no complex numbers',
+  eigvals: 'x.eigvalsh(), of symmetric matrices: other eigenvalues are complex',
   toSparse: 'scatterAdd, indexAdd and indexPut with places: there are no sparse tensors',
   apply_: 'an op on all elements at once, or x.toArray().map(f)',
   absolute: 'x.abs()',
