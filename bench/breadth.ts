@@ -1,5 +1,5 @@
 // Some 260 ops and layers beside PyTorch, one call after another: node dist/bench/breadth.js --device cuda:0
-//   [--only NAME,NAME] [--seconds 0.05] [--json docs/bench-h200-breadth.json] [--no-peers]
+//   [--only NAME,NAME] [--seconds 0.05] [--warm-up 1] [--json docs/bench-h200-breadth.json] [--no-peers]
 // A ratio is PyTorch's time through ours: above 1 we are faster.
 import { spawnSync } from 'node:child_process';
 import { writeFileSync } from 'node:fs';
@@ -19,6 +19,7 @@ const { values: v } = parseArgs({
     device: { ...option, default: 'cpu' },
     only: option,
     seconds: { ...option, default: '0.05' },
+    'warm-up': { ...option, default: '1' },
     json: option,
     'no-peers': { type: 'boolean', default: false },
   },
@@ -26,7 +27,7 @@ const { values: v } = parseArgs({
 const device = Device.get(v.device);
 const each = Number(v.seconds);
 /** Milliseconds after which a call is timed though its rounds do not agree. */
-const LONGEST_WARM_UP = Math.max(1000, 20_000 * each);
+const LONGEST_WARM_UP = 1000 * Number(v['warm-up']);
 const wanted = v.only?.split(',');
 const works = breadthWorks().filter((w) => !wanted || wanted.some((part) => w.name.includes(part)));
 
