@@ -86,6 +86,13 @@ const transforms = (blocks: number): Call[] =>
       ];
     });
 
+/** Rows in two passes, of which blocks take as many neighbours as there is room for. */
+const longTransforms: Call[] = [8192, 15000, 65536, 2 ** 18, 2 ** 20, 2 ** 22].map((n) => [
+  'dft',
+  [[3, n]],
+  { n, keep: n, inverse: false, real: false, scale: 1 },
+]);
+
 const distances: Call[] = each([1, 3], [1, 64, 65, 2 ** 20], [63, 64, 65, 2 ** 17], [1, 2]).map(([batch, n, m, p]) => [
   'rowDistances',
   [
@@ -127,6 +134,7 @@ export const ordered = ({ multiprocessors: n }: DeviceInfo): readonly Call[] => 
   ...searches(8 * n),
   ...picks,
   ...transforms(n),
+  ...longTransforms,
   ...distances,
   ...scattered,
   ...sums,
