@@ -38,7 +38,10 @@ const common = {
   engineParams: ['dim'],
   candle: { none: 'Candle has running sums alone' },
   errors: () => [],
-  args: (x: Tensor, dim: number): Call<RunningParams> => ({ inputs: [x], params: { dim } }),
+  args: (x: Tensor, dim: number): Call<RunningParams> => ({
+    inputs: [x],
+    params: { dim: normalizeDim('running', dim, x.rank) },
+  }),
 } as const;
 
 /** x with every element in its neighbour's place, `first` in front. */
