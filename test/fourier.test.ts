@@ -61,3 +61,14 @@ test('steps of every length that a kernel takes multiply to it and fit a word', 
     assert.notEqual(last, 0n, `${n}`);
   }
 });
+
+for (const { name, device, missing } of testDevices('cpu,sim:32'))
+  test(`transforms of one length in f32 and f64, in turns, on ${name}`, { skip: missing }, () =>
+    scope(() => {
+      const x = randn([2, 8], { seed: 1, device: device as Device });
+      for (let i = 0; i < 3; i++) {
+        const [[re], [wide]] = [x.rfft(), x.cast('f64').rfft()];
+        assert.ok(re.cast('f64').sub(wide).abs().max().item() < 1e-6);
+      }
+    }),
+  );

@@ -34,6 +34,7 @@ enum Scratch : int {
   SCRATCH_Y,
   SCRATCH_Z,
   SCRATCH_BLOCKS,
+  SCRATCH_TURNS,
   SCRATCH_COUNT
 };
 void* scratch(Scratch slot, size_t bytes);

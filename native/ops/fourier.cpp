@@ -12,13 +12,18 @@ namespace wick {
 namespace {
 
 template <class T> struct Factor { T re, im; };
+// What the thread's table holds, of either type of numbers.
+struct Made {
+  int64_t n;
+  double sign;
+  size_t size;
+};
+thread_local Made made = {0, 0, 0};
 // e^(sign 2 pi i k / n), each from an angle below a quarter turn; the last ones are kept, as lengths come again.
-template <class T> const std::vector<Factor<T>>& factorsOf(int64_t n, double sign) {
-  thread_local std::vector<Factor<T>> table;
-  thread_local double made = 0;
-  if ((int64_t)table.size() == n && made == sign) return table;
-  table.resize((size_t)n);
-  made = sign;
+template <class T> const Factor<T>* factorsOf(int64_t n, double sign) {
+  Factor<T>* table = static_cast<Factor<T>*>(scratch(SCRATCH_TURNS, (size_t)n * sizeof(Factor<T>)));
+  if (made.n == n && made.sign == sign && made.size == sizeof(T)) return table;
+  made = {n, sign, sizeof(T)};
   for (int64_t k = 0; k < n; k++) {
     const double angle = 1.5707963267948966 * (double)(4 * k % n) / (double)n, c = cos(angle), s = sin(angle);
     const double turns[4][2] = {{c, s}, {-s, c}, {-c, -s}, {s, -c}};
@@ -66,7 +71,7 @@ template <class T, int W> void four(const Lane<T, W> (&v)[4], Lane<T, W>* y, int
 
 template <class T, int W>
 const Lane<T, W>* transform(Lane<T, W>* from, Lane<T, W>* to, int64_t n, const std::vector<int64_t>& radices,
-                            const std::vector<Factor<T>>& table, T sign) {
+                            const Factor<T>* table, T sign) {
   int64_t span = 1;
   for (int64_t r : radices) {
     const int64_t each = n / r, step = each / span;
@@ -100,7 +105,7 @@ template <class T> struct Rows {
   int64_t length, n, keep;
   T scale, sign;
   std::vector<int64_t> radices;
-  const std::vector<Factor<T>>& table;
+  const Factor<T>* table;
 };
 template <class T, int W> void some(const Rows<T>& r, int64_t first, int64_t count) {
   Lane<T, W>* from = static_cast<Lane<T, W>*>(scratch(SCRATCH_A, (size_t)r.n * sizeof(Lane<T, W>)));
