@@ -53,6 +53,18 @@ const KNOWN: readonly { arch: RegExp; symbol: RegExp; most: number; why: string 
     most: 48,
     why: 'six lists of 32 numbers a thread leave too few registers for what is being loaded',
   },
+  {
+    arch: /^gfx906$/,
+    symbol: /^(reduce_rows_spread_|upsample_bilinear2d_f64$)/,
+    most: 64,
+    why: 'planes and sums of doubles are more than its registers; newer targets have accumulators for the rest',
+  },
+  {
+    arch: /^gfx1100$/,
+    symbol: /^attention_backward_matrix_key_b?f16_128$/,
+    most: 16,
+    why: 'looking for NaN in heads of 128 takes the registers that two numbers a thread would need',
+  },
 ];
 /**
  * Of the elementwise kernels, of which there are thousands: every row and cast once, two rows in all variants on all
