@@ -447,7 +447,8 @@ function* recurrent(): Generator<BreadthWork> {
     };
     const state = name === 'LSTM' ? '(h, h)' : 'h';
     const call = (training: string): string =>
-      `torch.${name.toLowerCase()}(x, ${state.replaceAll('h', 'torch.zeros(1, 64, 512, device=x.device)')}, [wi, wh, bi, bh], True, 1, 0.0, ${training}, False, False)[0]`;
+      `torch.${name.toLowerCase()}(x, ${state.replaceAll('h', 'torch.zeros(1, 64, 512, device=x.device)')}, ` +
+      `[wi, wh, bi, bh], True, 1, 0.0, ${training}, False, False)[0]`;
     const wick = ({ x, wi, wh, bi, bh }: Inputs): Tensor => new make(wi, wh, bi, bh).run(x.transpose(0, 1)).output;
     yield { name, inputs, wick, torch: call('False') };
     yield {
