@@ -5,6 +5,7 @@ import type { CausalLM } from '../models/index.js';
 import { loadModel } from '../models/load.js';
 import { modelPath } from '../hub/index.js';
 import { Device } from '../tensor/device.js';
+import { wholeOrNothing } from '../tensor/scope.js';
 import {
   type ChatMessage,
   type ChatOptions,
@@ -100,14 +101,11 @@ export class LanguageModel {
       ...(experts && { experts }),
       ...(stages && { stages }),
     };
-    const { model } = loadModel<CausalLM>(path, { ...how, kind: 'decoder' });
-    try {
+    return wholeOrNothing(() => {
+      const { model } = loadModel<CausalLM>(path, { ...how, kind: 'decoder' });
       model.cacheType = options.cacheType;
-    } catch (e) {
-      model.dispose();
-      throw e;
-    }
-    return new LanguageModel(model, loadTokenizer(path), options.decoder);
+      return new LanguageModel(model, loadTokenizer(path), options.decoder);
+    });
   }
   /** Where its weights are. */
   get device(): Device {

@@ -5,6 +5,7 @@ import type { Module } from '../nn/module.js';
 import { setProducts } from '../nn/quantize.js';
 import type { BuilderOptions } from '../nn/var-builder.js';
 import { noGrad } from '../tensor/autograd.js';
+import { wholeOrNothing } from '../tensor/scope.js';
 import { architecturesOf, Config } from './files/config.js';
 import type { ModelKind, ModelOptions, ModelRow } from './model-row.js';
 import { rowFor } from './registry.js';
@@ -45,8 +46,14 @@ export function familyOf({ json, source }: OpenedModel, kind?: ModelKind): { row
   return { row: rowFor(type, source.format, source.path, kind), type: type as string };
 }
 
-/** Loads a model of any registered family: a folder of the Hugging Face hub or a GGUF file. */
+/**
+ * Loads a model of any registered family: a folder of the Hugging Face hub or a GGUF file. If that fails, no memory is
+ * held.
+ */
 export function loadModel<M extends Module = Module>(path: string, options: LoadModelOptions = {}): LoadedModel<M> {
+  return wholeOrNothing(() => loaded<M>(path, options));
+}
+function loaded<M extends Module>(path: string, options: LoadModelOptions): LoadedModel<M> {
   const { dtype = 'f32', ...rest } = options;
   const opened = openModel(path, { ...rest, dtype });
   const { source } = opened;

@@ -3,10 +3,13 @@ import { ArgumentError } from '../base/errors.js';
 import type { Tensor } from './tensor.js';
 
 let current: Set<Tensor> | undefined;
+/** What was made since the outermost `wholeOrNothing` that runs, or since an inner one, began. */
+let attempt: Set<Tensor> | undefined;
 
 /** Called for every new tensor handle. */
 export function track(t: Tensor): void {
   current?.add(t);
+  attempt?.add(t);
 }
 
 /** Takes tensors out of the running scope: they live on until disposed of or unreachable. */
@@ -32,6 +35,26 @@ export function collected<T>(into: Set<Tensor>, f: () => T): T {
     return f();
   } finally {
     current = outer;
+  }
+}
+
+/**
+ * Runs f; if it throws, every tensor made in it is given back, those too that were taken out of scopes to be kept.
+ * Otherwise they belong to whom they would belong to without it.
+ */
+export function wholeOrNothing<T>(f: () => T): T {
+  const outer = attempt;
+  const made = new Set<Tensor>();
+  attempt = made;
+  try {
+    return f();
+  } catch (e) {
+    for (const t of made) t.dispose();
+    made.clear();
+    throw e;
+  } finally {
+    attempt = outer;
+    if (outer) for (const t of made) outer.add(t);
   }
 }
 

@@ -141,7 +141,8 @@ export class CausalLM extends Module {
       const stored = learnt.waves
         ? keep(scope(() => tensor(waves(...size, learnt.waves ?? {}), { shape: size, device }).cast(dtype)))
         : w.tensor('positions', size, normal(0, 0.02));
-      this.positions = learnt.offset === 0 ? stored : keep(stored.narrow(0, learnt.offset, learnt.count).copy());
+      this.positions =
+        learnt.offset === 0 ? stored : keep(scope(() => stored.narrow(0, learnt.offset, learnt.count).copy()));
       if (this.positions !== stored) stored.dispose();
     }
     if (features.layerInputs) this.layerInputs = new LayerInputs(w, features.layerInputs, features);

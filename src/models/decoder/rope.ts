@@ -3,7 +3,7 @@ import type { DType } from '../../base/dtype.js';
 import { FormatError, UnsupportedError } from '../../base/errors.js';
 import { tensor } from '../../tensor/create.js';
 import type { Device } from '../../tensor/device.js';
-import { keep } from '../../tensor/scope.js';
+import { keep, scope } from '../../tensor/scope.js';
 import type { Tensor } from '../../tensor/tensor.js';
 import { Config, isObject, type Json } from '../files/config.js';
 
@@ -313,7 +313,7 @@ export function ropeTable(r: RopeFeature, length: number, positions: number, dty
     const data = new Float32Array(positions * half).fill(still);
     for (let p = 0; p < positions; p++)
       for (let i = 0; i < freqs.length; i++) data[p * half + i] = f(Math.fround(p * freqs[i])) * factor;
-    return keep(tensor(data, { shape: [positions, half], device }).cast(dtype));
+    return keep(scope(() => tensor(data, { shape: [positions, half], device }).cast(dtype)));
   };
   return { cos: table(Math.cos, 1), sin: table(Math.sin, 0) };
 }

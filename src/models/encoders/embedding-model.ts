@@ -11,7 +11,7 @@ import { linear, type Linear } from '../../nn/layers.js';
 import { type BuilderOptions, VarBuilder } from '../../nn/var-builder.js';
 import { noGrad } from '../../tensor/autograd.js';
 import { tensor } from '../../tensor/create.js';
-import { keep, scope } from '../../tensor/scope.js';
+import { keep, scope, wholeOrNothing } from '../../tensor/scope.js';
 import type { Tensor } from '../../tensor/tensor.js';
 import { loadTokenizer, type Tokenizer } from '../../tokenizers/index.js';
 import { Config } from '../files/config.js';
@@ -211,8 +211,11 @@ export class EmbeddingModel {
    * have length 1 as llama.cpp's programs give them.
    */
   static async load(name: string, options: BuilderOptions & HubOptions = {}): Promise<EmbeddingModel> {
-    const dir = await modelPath(name, options);
-    if (dir.endsWith('.gguf')) return EmbeddingModel.#fromGguf(dir, options);
+    const path = await modelPath(name, options);
+    const open = path.endsWith('.gguf') ? EmbeddingModel.#fromGguf : EmbeddingModel.#fromFolder;
+    return wholeOrNothing(() => open(path, options));
+  }
+  static #fromFolder(dir: string, options: BuilderOptions): EmbeddingModel {
     const modules = readModules(dir);
     const [first, ...rest] = modules;
     if (first.kind !== 'Transformer')

@@ -4,7 +4,7 @@ import { type HubOptions, modelPath } from '../../hub/index.js';
 import type { BuilderOptions } from '../../nn/var-builder.js';
 import { noGrad } from '../../tensor/autograd.js';
 import { tensor } from '../../tensor/create.js';
-import { scope } from '../../tensor/scope.js';
+import { scope, wholeOrNothing } from '../../tensor/scope.js';
 import type { Tensor } from '../../tensor/tensor.js';
 import { type Encoded, loadTokenizer, type Tokenizer } from '../../tokenizers/index.js';
 import type { EncoderInput, TextEncoder } from './encoder.js';
@@ -67,8 +67,10 @@ export class TextClassifier {
   /** A folder, or owner/name on the Hugging Face hub. */
   static async load(name: string, options: BuilderOptions & HubOptions = {}): Promise<TextClassifier> {
     const dir = await modelPath(name, options);
-    const { model } = loadModel<TextEncoder>(dir, { ...options, kind: 'encoder' });
-    return new TextClassifier(model, loadTokenizer(dir));
+    return wholeOrNothing(() => {
+      const { model } = loadModel<TextEncoder>(dir, { ...options, kind: 'encoder' });
+      return new TextClassifier(model, loadTokenizer(dir));
+    });
   }
   /** What the head answers, a row a text. Texts that are too long are cut; of a pair the longer one gives way. */
   async logits(

@@ -4,7 +4,7 @@ import { ArgumentError } from '../../base/errors.js';
 import { type HubOptions, modelPath } from '../../hub/index.js';
 import type { BuilderOptions } from '../../nn/var-builder.js';
 import { noGrad } from '../../tensor/autograd.js';
-import { scope } from '../../tensor/scope.js';
+import { scope, wholeOrNothing } from '../../tensor/scope.js';
 import { type Encoded, loadTokenizer, type Tokenizer } from '../../tokenizers/index.js';
 import type { TextEncoder } from './encoder.js';
 import { loadModel } from '../load.js';
@@ -96,13 +96,17 @@ abstract class TokenModel {
   }
 }
 
-const opened = async (
+async function opened<T>(
   name: string,
   options: BuilderOptions & HubOptions,
-): Promise<readonly [TextEncoder, Tokenizer]> => {
+  make: (encoder: TextEncoder, tokenizer: Tokenizer) => T,
+): Promise<T> {
   const dir = await modelPath(name, options);
-  return [loadModel<TextEncoder>(dir, { ...options, kind: 'encoder' }).model, loadTokenizer(dir)];
-};
+  return wholeOrNothing(() => {
+    const { model } = loadModel<TextEncoder>(dir, { ...options, kind: 'encoder' });
+    return make(model, loadTokenizer(dir));
+  });
+}
 
 /** Words behind masks: BERT and its kin as they were trained first. */
 export class MaskedLanguageModel extends TokenModel {
@@ -111,7 +115,7 @@ export class MaskedLanguageModel extends TokenModel {
   }
   /** A folder, or owner/name on the Hugging Face hub. */
   static async load(name: string, options: BuilderOptions & HubOptions = {}): Promise<MaskedLanguageModel> {
-    return new MaskedLanguageModel(...(await opened(name, options)));
+    return opened(name, options, (encoder, tokenizer) => new MaskedLanguageModel(encoder, tokenizer));
   }
   /** The likeliest words for every mask of a text, masks in their order. */
   async fill(text: string, top = 5): Promise<FilledMask[][]> {
@@ -139,7 +143,7 @@ export class TokenClassifier extends TokenModel {
   }
   /** A folder, or owner/name on the Hugging Face hub. */
   static async load(name: string, options: BuilderOptions & HubOptions = {}): Promise<TokenClassifier> {
-    return new TokenClassifier(...(await opened(name, options)));
+    return opened(name, options, (encoder, tokenizer) => new TokenClassifier(encoder, tokenizer));
   }
   /** The class of every token of each text, without special tokens. */
   async classify(texts: readonly string[]): Promise<TokenClass[][]> {
@@ -161,7 +165,7 @@ export class QuestionAnswerer extends TokenModel {
   }
   /** A folder, or owner/name on the Hugging Face hub. */
   static async load(name: string, options: BuilderOptions & HubOptions = {}): Promise<QuestionAnswerer> {
-    return new QuestionAnswerer(...(await opened(name, options)));
+    return opened(name, options, (encoder, tokenizer) => new QuestionAnswerer(encoder, tokenizer));
   }
   /** The likeliest answer to a question in a passage, of at most so many tokens. */
   async answer(question: string, passage: string, longest = 15): Promise<Answer> {

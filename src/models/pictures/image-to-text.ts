@@ -5,7 +5,7 @@ import { ArgumentError, UnsupportedError } from '../../base/errors.js';
 import { type HubOptions, modelPath } from '../../hub/index.js';
 import type { BuilderOptions } from '../../nn/var-builder.js';
 import { noGrad } from '../../tensor/autograd.js';
-import { keep, scope } from '../../tensor/scope.js';
+import { keep, scope, wholeOrNothing } from '../../tensor/scope.js';
 import { loadTokenizer, type Tokenizer } from '../../tokenizers/index.js';
 import type { Json } from '../files/config.js';
 import { readGeneration } from '../files/generation-config.js';
@@ -67,13 +67,10 @@ export class ImageToText {
   /** A folder, or owner/name on the Hugging Face hub. */
   static async load(name: string, options: BuilderOptions & HubOptions = {}): Promise<ImageToText> {
     const dir = await modelPath(name, options);
-    const { model } = loadModel<PictureWriter>(dir, { ...options, kind: 'image-to-text' });
-    try {
+    return wholeOrNothing(() => {
+      const { model } = loadModel<PictureWriter>(dir, { ...options, kind: 'image-to-text' });
       return new ImageToText(model, loadTokenizer(dir), processorOf(dir), readWriting(dir));
-    } catch (e) {
-      model.dispose();
-      throw e;
-    }
+    });
   }
   /** The text of each picture; beams are those that the model's files ask for, or of one's own. */
   async generate(images: readonly ImageInput[], options: ImageToTextOptions = {}): Promise<string[]> {

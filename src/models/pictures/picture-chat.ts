@@ -8,7 +8,7 @@ import { readJsonFile } from '../../io/json-file.js';
 import { type Picture, readPicture } from '../../media/pictures.js';
 import type { BuilderOptions } from '../../nn/var-builder.js';
 import { tensor } from '../../tensor/create.js';
-import { scope } from '../../tensor/scope.js';
+import { scope, wholeOrNothing } from '../../tensor/scope.js';
 import { Tensor } from '../../tensor/tensor.js';
 import { type ChatMessage, type ChatOptions, loadTokenizer, type Tokenizer } from '../../tokenizers/index.js';
 import { Config } from '../files/config.js';
@@ -141,12 +141,10 @@ export class PictureChat {
     const config = pictureConfig(dir);
     const prepare = pictureTiles(config, both);
     config.refuseUnread();
-    const { model, type } = loadModel(dir, { ...options, kind: 'image-text-to-text' });
-    if (!(model instanceof PictureLanguage)) {
-      model.dispose();
-      throw new UnsupportedError(`${dir}: models of type ${type} read a picture and no chat; load them by loadModel`);
-    }
-    try {
+    return wholeOrNothing(() => {
+      const { model, type } = loadModel(dir, { ...options, kind: 'image-text-to-text' });
+      if (!(model instanceof PictureLanguage))
+        throw new UnsupportedError(`${dir}: models of type ${type} read a picture and no chat; load them by loadModel`);
       const tokenizer = loadTokenizer(dir);
       const anySize = model.eye instanceof PixtralEye;
       const wording = anySize ? rowsWording(both, model, tokenizer) : (WORDINGS[type] ?? {});
@@ -154,10 +152,7 @@ export class PictureChat {
       if (missing !== undefined)
         throw new UnsupportedError(`${dir}: the tokenizer has no token ${missing}, which stands around pictures`);
       return new PictureChat(model, tokenizer, prepare, wording);
-    } catch (e) {
-      model.dispose();
-      throw e;
-    }
+    });
   }
 
   /** A prompt's text, with one mark for each picture. */

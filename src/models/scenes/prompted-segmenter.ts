@@ -74,7 +74,7 @@ export class PromptedSegmenter {
   }
   /** A folder, or owner/name on the Hugging Face hub. */
   static async load(name: string, options: BuilderOptions & HubOptions = {}): Promise<PromptedSegmenter> {
-    return new PromptedSegmenter(...(await opened<Sam>(name, 'mask-generation', options)));
+    return opened(name, 'mask-generation', options, (model: Sam, processor) => new PromptedSegmenter(model, processor));
   }
   /** Looks at a picture once, for many questions. */
   async see(image: ImageInput): Promise<SeenPicture> {

@@ -5,7 +5,7 @@ import { type HubOptions, modelPath } from '../../hub/index.js';
 import type { BuilderOptions } from '../../nn/var-builder.js';
 import type { Module } from '../../nn/module.js';
 import { noGrad } from '../../tensor/autograd.js';
-import { scope } from '../../tensor/scope.js';
+import { scope, wholeOrNothing } from '../../tensor/scope.js';
 import { Tensor } from '../../tensor/tensor.js';
 import { loadModel } from '../load.js';
 import type { ModelKind } from '../model-row.js';
@@ -66,19 +66,15 @@ export interface Depths {
   readonly depth: Float32Array;
 }
 
-export async function opened<M extends Module>(
+/** A network of scenes with what its folder says about pictures. */
+export async function opened<M extends Module, T>(
   name: string,
   kind: ModelKind,
   options: BuilderOptions & HubOptions,
-): Promise<readonly [model: M, processor: PictureProcessor | undefined]> {
+  make: (model: M, processor: PictureProcessor | undefined, dir: string) => T,
+): Promise<T> {
   const dir = await modelPath(name, options);
-  const { model } = loadModel<M>(dir, { ...options, kind });
-  try {
-    return [model, processorOf(dir)];
-  } catch (e) {
-    model.dispose();
-    throw e;
-  }
+  return wholeOrNothing(() => make(loadModel<M>(dir, { ...options, kind }).model, processorOf(dir), dir));
 }
 /** A picture's own size: that of a tensor is the one that it has for the model. */
 export function seen(image: ImageInput): {
@@ -115,7 +111,12 @@ export class ObjectDetector {
   }
   /** A folder, or owner/name on the Hugging Face hub. */
   static async load(name: string, options: BuilderOptions & HubOptions = {}): Promise<ObjectDetector> {
-    return new ObjectDetector(...(await opened<DetectionModel>(name, 'object-detection', options)));
+    return opened(
+      name,
+      'object-detection',
+      options,
+      (model: DetectionModel, processor) => new ObjectDetector(model, processor),
+    );
   }
   /** The things that are likelier than `threshold`, the likeliest first; boxes may reach past the picture's edges. */
   async detect(
@@ -172,7 +173,12 @@ export class ImageSegmenter {
   }
   /** A folder, or owner/name on the Hugging Face hub. */
   static async load(name: string, options: BuilderOptions & HubOptions = {}): Promise<ImageSegmenter> {
-    return new ImageSegmenter(...(await opened<SegmentationModel>(name, 'segmentation', options)));
+    return opened(
+      name,
+      'segmentation',
+      options,
+      (model: SegmentationModel, processor) => new ImageSegmenter(model, processor),
+    );
   }
   /** The likeliest class of each pixel, and where each class is. */
   async segment(image: ImageInput): Promise<Segmented> {
@@ -256,7 +262,7 @@ export class DepthEstimator {
   }
   /** A folder, or owner/name on the Hugging Face hub. */
   static async load(name: string, options: BuilderOptions & HubOptions = {}): Promise<DepthEstimator> {
-    return new DepthEstimator(...(await opened<DepthModel>(name, 'depth', options)));
+    return opened(name, 'depth', options, (model: DepthModel, processor) => new DepthEstimator(model, processor));
   }
   /** Distances in the picture's own size. */
   async estimate(image: ImageInput): Promise<Depths> {

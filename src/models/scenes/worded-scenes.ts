@@ -1,6 +1,6 @@
 // Pictures that are asked by words: things with their boxes, and pixels, for classes that nobody trained a network on.
 import { ArgumentError } from '../../base/errors.js';
-import { type HubOptions, modelPath } from '../../hub/index.js';
+import type { HubOptions } from '../../hub/index.js';
 import type { BuilderOptions } from '../../nn/var-builder.js';
 import { noGrad } from '../../tensor/autograd.js';
 import { tensor } from '../../tensor/create.js';
@@ -36,9 +36,13 @@ export class ZeroShotDetector {
   }
   /** A folder, or owner/name on the Hugging Face hub. */
   static async load(name: string, options: BuilderOptions & HubOptions = {}): Promise<ZeroShotDetector> {
-    const dir = await modelPath(name, options);
-    const [model, processor] = await opened<OwlDetector | GroundingDino>(dir, 'zero-shot-detection', options);
-    return new ZeroShotDetector(model, loadTokenizer(dir), processor);
+    return opened(
+      name,
+      'zero-shot-detection',
+      options,
+      (model: OwlDetector | GroundingDino, processor, dir) =>
+        new ZeroShotDetector(model, loadTokenizer(dir), processor),
+    );
   }
   /**
    * Each thing by the text that fits it best ("a photo of a cat"), those likelier than `threshold`, the likeliest
@@ -151,9 +155,12 @@ export class ZeroShotSegmenter {
   }
   /** A folder, or owner/name on the Hugging Face hub. */
   static async load(name: string, options: BuilderOptions & HubOptions = {}): Promise<ZeroShotSegmenter> {
-    const dir = await modelPath(name, options);
-    const [model, processor] = await opened<ClipSegmenter>(dir, 'zero-shot-segmentation', options);
-    return new ZeroShotSegmenter(model, loadTokenizer(dir), processor);
+    return opened(
+      name,
+      'zero-shot-segmentation',
+      options,
+      (model: ClipSegmenter, processor, dir) => new ZeroShotSegmenter(model, loadTokenizer(dir), processor),
+    );
   }
   /** For each text, or each picture of a thing, where it is in the picture. */
   async segment(

@@ -3,6 +3,7 @@ import { UnsupportedError } from '../../base/errors.js';
 import { type HubOptions, modelPath } from '../../hub/index.js';
 import type { BuilderOptions } from '../../nn/var-builder.js';
 import { tensor } from '../../tensor/create.js';
+import { wholeOrNothing } from '../../tensor/scope.js';
 import { loadTokenizer, type Tokenizer } from '../../tokenizers/index.js';
 import { answerRules } from './answer-rules.js';
 import { readGeneration } from '../files/generation-config.js';
@@ -39,13 +40,15 @@ export class TextToText {
   /** A folder, or owner/name on the Hugging Face hub. */
   static async load(name: string, options: BuilderOptions & HubOptions = {}): Promise<TextToText> {
     const dir = await modelPath(name, options);
-    const { model } = loadModel<Seq2Seq>(dir, { ...options, kind: 'seq2seq' });
-    const c = dir.endsWith('.gguf') ? ggufGeneration(dir) : readGeneration(dir);
-    const rules = answerRules(c, dir);
-    const start = c.decoder_start_token_id ?? c.pad_token_id;
-    if (typeof start !== 'number') throw new UnsupportedError(`${dir}: no decoder_start_token_id is given`);
-    const end = [c.eos_token_id].flat().filter((id): id is number => typeof id === 'number');
-    return new TextToText(model, loadTokenizer(dir), start, end, rules);
+    return wholeOrNothing(() => {
+      const { model } = loadModel<Seq2Seq>(dir, { ...options, kind: 'seq2seq' });
+      const c = dir.endsWith('.gguf') ? ggufGeneration(dir) : readGeneration(dir);
+      const rules = answerRules(c, dir);
+      const start = c.decoder_start_token_id ?? c.pad_token_id;
+      if (typeof start !== 'number') throw new UnsupportedError(`${dir}: no decoder_start_token_id is given`);
+      const end = [c.eos_token_id].flat().filter((id): id is number => typeof id === 'number');
+      return new TextToText(model, loadTokenizer(dir), start, end, rules);
+    });
   }
   /** The likeliest answer to each text; beams are those that the model's files ask for, or of one's own. */
   async generate(

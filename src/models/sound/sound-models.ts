@@ -8,7 +8,7 @@ import { readJsonFile } from '../../io/json-file.js';
 import type { BuilderOptions } from '../../nn/var-builder.js';
 import { noGrad } from '../../tensor/autograd.js';
 import { tensor } from '../../tensor/create.js';
-import { scope } from '../../tensor/scope.js';
+import { scope, wholeOrNothing } from '../../tensor/scope.js';
 import type { Tensor } from '../../tensor/tensor.js';
 import { BandEnergies, LogMel, samplesOf, type SoundInput } from './audio.js';
 import { Config, isObject, type Json } from '../files/config.js';
@@ -152,18 +152,15 @@ export class LetterSpeech {
   /** A folder, or owner/name on the Hugging Face hub. */
   static async load(name: string, options: BuilderOptions & HubOptions = {}): Promise<LetterSpeech> {
     const dir = await modelPath(name, options);
-    const { model } = loadModel(dir, { ...options, kind: 'sound' });
-    try {
+    return wholeOrNothing(() => {
+      const { model } = loadModel(dir, { ...options, kind: 'sound' });
       if (!(model instanceof SoundEncoder || model instanceof Parakeet))
         throw new ArgumentError(`${dir}: the model has no head for letters that takes samples`);
       const c = extractorOf(dir);
       const hearer = model instanceof Parakeet ? byPieces(model, c, dir) : byLetters(model, c, dir);
       c.refuseUnread();
       return new LetterSpeech(model, hearer);
-    } catch (e) {
-      model.dispose();
-      throw e;
-    }
+    });
   }
   /** What is said in a WAV file (its path or bytes) or in samples of the model's rate: the likeliest letters. */
   async transcribe(sound: SoundInput): Promise<string> {
@@ -191,16 +188,13 @@ export class SoundClassifier {
   /** A folder, or owner/name on the Hugging Face hub. */
   static async load(name: string, options: BuilderOptions & HubOptions = {}): Promise<SoundClassifier> {
     const dir = await modelPath(name, options);
-    const { model } = loadModel<ClassifyingModel>(dir, { ...options, kind: 'sound' });
-    try {
+    return wholeOrNothing(() => {
+      const { model } = loadModel<ClassifyingModel>(dir, { ...options, kind: 'sound' });
       const c = extractorOf(dir);
       const logits = logitsOf(model, c, dir);
       c.refuseUnread();
       return new SoundClassifier(model, logits);
-    } catch (e) {
-      model.dispose();
-      throw e;
-    }
+    });
   }
   /** The likeliest classes of a sound, the best first. */
   async classify(sound: SoundInput, top = 5): Promise<Classified[]> {

@@ -6,7 +6,7 @@ import { readJsonFile } from '../../io/json-file.js';
 import type { BuilderOptions } from '../../nn/var-builder.js';
 import { noGrad } from '../../tensor/autograd.js';
 import { tensor } from '../../tensor/create.js';
-import { scope } from '../../tensor/scope.js';
+import { scope, wholeOrNothing } from '../../tensor/scope.js';
 import type { Tensor } from '../../tensor/tensor.js';
 import { loadTokenizer, type Tokenizer } from '../../tokenizers/index.js';
 import { Config } from '../files/config.js';
@@ -32,8 +32,8 @@ export class SoundTextModel {
   /** A folder, or owner/name on the Hugging Face hub. */
   static async load(name: string, options: BuilderOptions & HubOptions = {}): Promise<SoundTextModel> {
     const dir = await modelPath(name, options);
-    const { model } = loadModel<Clap>(dir, { ...options, kind: 'sound-text' });
-    try {
+    return wholeOrNothing(() => {
+      const { model } = loadModel<Clap>(dir, { ...options, kind: 'sound-text' });
       const path = join(dir, 'preprocessor_config.json');
       const c = new Config(readJsonFile(path) as Record<string, unknown>, path);
       const mel = new ClapMel(c);
@@ -44,10 +44,7 @@ export class SoundTextModel {
           `${path}: makes ${mel.views} spectrograms of ${mel.bins} bands; the model hears ${views} of ${bins}`,
         );
       return new SoundTextModel(model, loadTokenizer(dir), mel);
-    } catch (e) {
-      model.dispose();
-      throw e;
-    }
+    });
   }
   #texts(texts: readonly string[]): Tensor {
     if (texts.length === 0) throw new ArgumentError('texts: the list is empty; give one text at least');

@@ -8,7 +8,7 @@ import { readJsonFile } from '../../io/json-file.js';
 import type { BuilderOptions } from '../../nn/var-builder.js';
 import { noGrad } from '../../tensor/autograd.js';
 import { tensor } from '../../tensor/create.js';
-import { keep, scope } from '../../tensor/scope.js';
+import { keep, scope, wholeOrNothing } from '../../tensor/scope.js';
 import type { Tensor } from '../../tensor/tensor.js';
 import { loadTokenizer, type Tokenizer } from '../../tokenizers/index.js';
 import { answerRules } from '../seq2seq/answer-rules.js';
@@ -99,17 +99,14 @@ export class SpeechModel {
   /** A folder, or owner/name on the Hugging Face hub. */
   static async load(name: string, options: BuilderOptions & HubOptions = {}): Promise<SpeechModel> {
     const dir = await modelPath(name, options);
-    const { model } = loadModel<Whisper | Moonshine>(dir, { ...options, kind: 'speech' });
-    try {
+    return wholeOrNothing(() => {
+      const { model } = loadModel<Whisper | Moonshine>(dir, { ...options, kind: 'speech' });
       const path = join(dir, 'preprocessor_config.json');
       const c = new Config(existsSync(path) ? readJsonFile(path) : {}, path);
       const hearing = hearingOf(model, c);
       c.refuseUnread();
       return new SpeechModel(model, loadTokenizer(dir), hearing, readTokens(dir));
-    } catch (e) {
-      model.dispose();
-      throw e;
-    }
+    });
   }
 
   /** What is said in a WAV file (its path or bytes) or in samples of the model's rate. */

@@ -8,7 +8,7 @@ import type { BuilderOptions } from '../../nn/var-builder.js';
 import { noGrad } from '../../tensor/autograd.js';
 import { tensor } from '../../tensor/create.js';
 import type { Device } from '../../tensor/device.js';
-import { keep, scope } from '../../tensor/scope.js';
+import { keep, scope, wholeOrNothing } from '../../tensor/scope.js';
 import { Tensor } from '../../tensor/tensor.js';
 import { loadTokenizer, type Tokenizer } from '../../tokenizers/index.js';
 import type { ImageText } from './clip.js';
@@ -75,9 +75,11 @@ export class ImageClassifier {
   /** A folder, or owner/name on the Hugging Face hub. */
   static async load(name: string, options: BuilderOptions & HubOptions = {}): Promise<ImageClassifier> {
     const dir = await modelPath(name, options);
-    const { model } = loadModel<VisionModel>(dir, { ...options, kind: 'vision' });
-    if (!model.classifier) throw new ArgumentError(`${dir}: the model has no classifier`);
-    return new ImageClassifier(model, processorOf(dir));
+    return wholeOrNothing(() => {
+      const { model } = loadModel<VisionModel>(dir, { ...options, kind: 'vision' });
+      if (!model.classifier) throw new ArgumentError(`${dir}: the model has no classifier`);
+      return new ImageClassifier(model, processorOf(dir));
+    });
   }
   /** The likeliest classes of a picture, the best first. */
   async classify(image: ImageInput, top = 5): Promise<Classified[]> {
@@ -131,8 +133,10 @@ export class ImageTextModel {
   /** A folder, or owner/name on the Hugging Face hub. */
   static async load(name: string, options: BuilderOptions & HubOptions = {}): Promise<ImageTextModel> {
     const dir = await modelPath(name, options);
-    const { model } = loadModel<ImageText>(dir, { ...options, kind: 'image-text' });
-    return new ImageTextModel(model, loadTokenizer(dir), processorOf(dir));
+    return wholeOrNothing(() => {
+      const { model } = loadModel<ImageText>(dir, { ...options, kind: 'image-text' });
+      return new ImageTextModel(model, loadTokenizer(dir), processorOf(dir));
+    });
   }
   #device(): Device {
     return this.model.logitScale.device;
