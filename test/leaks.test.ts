@@ -6,8 +6,20 @@ import { join } from 'node:path';
 import { test } from 'node:test';
 import { fileURLToPath } from 'node:url';
 import { noGrad, randn, scope, type Tensor, tensor, zeros } from '../src/index.js';
+import * as nn from '../src/nn/index.js';
+import { LBFGS } from '../src/nn/index.js';
 import { testDevices } from '../src/testing/devices.js';
 import type { Device } from '../src/tensor/device.js';
+
+type Made = (params: readonly Tensor[]) => nn.Optimizer | LBFGS;
+/** Every optimizer of wick/nn. */
+const OPTIMIZERS: Readonly<Record<string, Made>> = Object.fromEntries(
+  Object.entries(nn as Readonly<Record<string, unknown>>).flatMap(([name, kind]) => {
+    const own = typeof kind === 'function' && (kind === LBFGS || kind.prototype instanceof nn.Optimizer);
+    return own ? [[name, (p): nn.Optimizer | LBFGS => new (kind as new (p: readonly Tensor[]) => LBFGS)(p)]] : [];
+  }),
+);
+assert.ok(Object.keys(OPTIMIZERS).length >= 14, 'optimizers are found');
 
 const live = (d: Device): number => d.memory().liveBytes;
 /** A little network's loss: views, broadcasting, reductions and a product. */
@@ -99,6 +111,21 @@ for (const { name, device, missing } of testDevices('reference,cpu')) {
       noGrad(() => loss(x, w, b));
     });
   });
+
+  for (const [kind, optimizer] of Object.entries(OPTIMIZERS))
+    run(`an optimizer gives its state back (${kind})`, (d) => {
+      const w = randn([16, 4], { device: d, seed: 2, requiresGrad: true });
+      const x = randn([8, 16], { device: d, seed: 1 });
+      const trained = optimizer([w]);
+      const lossOf = (): Tensor => x.matmul(w).sqr().mean();
+      for (let i = 0; i < 3; i++)
+        scope(() => {
+          if (trained instanceof LBFGS) trained.step(lossOf);
+          else trained.step(lossOf().backward());
+        });
+      trained.dispose();
+      for (const t of [w, x]) t.dispose();
+    });
 
   test(`2000 training steps on ${name} do not grow`, { skip: missing }, () => {
     const d = device as Device;

@@ -203,3 +203,20 @@ test('a net made here takes adapters by the names of its layers, and gives them 
     (e: Error) => e instanceof WickError && /no layer is named 1; there are 0, 2/.test(e.message),
   );
 });
+
+test('adapters of a model without numbered blocks stand beside all its layers, and leave no memory behind', () => {
+  const model = new Sequential(new Linear(16, 32), new ReLU(), new Linear(32, 8));
+  const other = new Sequential(new Linear(16, 32), new ReLU(), new Linear(32, 9));
+  const live = (): number => model.parameters()[0].device.memory().liveBytes;
+  const dir = scratch();
+  const before = live();
+  const adapters = addLora(model, { targets: 'all-linear', rank: 2 });
+  assert.deepEqual(adapters.names, ['0', '2']);
+  adapters.save(dir);
+  adapters.remove();
+  assert.equal(live(), before, 'made and saved');
+  loadLora(model, dir).remove();
+  assert.equal(live(), before, 'loaded');
+  assert.throws(() => loadLora(other, dir), /the layer is \[9, 32\]/);
+  assert.equal(live(), before, 'refused');
+});

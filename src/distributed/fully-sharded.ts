@@ -272,6 +272,10 @@ export class FullyShardedOptimizer extends Optimizer {
     this.#inner.loadStateDict(parts, steps);
     for (const t of parts.values()) t.dispose();
   }
+  override dispose(): void {
+    super.dispose();
+    this.#inner.dispose();
+  }
 }
 
 /** Modules that stand in lists: 'blocks.0'. */

@@ -131,4 +131,10 @@ export class ShardedOptimizer extends Optimizer {
     });
     for (const t of parts.values()) t.dispose();
   }
+  /** Gives this rank's share of parameters and state back, for good. */
+  override dispose(): void {
+    super.dispose();
+    this.#inner.dispose();
+    this.#shard.dispose();
+  }
 }

@@ -10,7 +10,7 @@ import { noGrad } from '../tensor/autograd.js';
 import { rand, tensor, zeros } from '../tensor/create.js';
 import { QTensor, type Weight } from '../tensor/qtensor.js';
 import type { Generator } from '../tensor/random.js';
-import { keep, scope } from '../tensor/scope.js';
+import { keep, scope, wholeOrNothing } from '../tensor/scope.js';
 import type { Tensor } from '../tensor/tensor.js';
 import { dropout, Linear, type StoredPart, storedParts } from './layers.js';
 import { readLoraConfig } from './lora-config.js';
@@ -18,7 +18,7 @@ import { Module } from './module.js';
 
 /** Which layers get adapters, how wide they are and how much they count. */
 export interface LoraOptions {
-  /** Names of stored layers, by their ends: ['q_proj', 'v_proj']; or all Linear layers of blocks. */
+  /** Names of stored layers, by their ends: ['q_proj', 'v_proj']; or all Linear layers, of numbered blocks if there are. */
   readonly targets: readonly string[] | 'all-linear';
   /** Width of the small matrices; default 8. */
   readonly rank?: number;
@@ -110,8 +110,10 @@ const allLinears = (model: Module): Place[] => [...linearsOf(model, {}, '')];
 const partsOf = ({ layer, name }: Place): readonly StoredPart[] =>
   (storedParts(layer) ?? []).map((part) => (part.name === '' ? { ...part, name } : part));
 
-const matches = (name: string, targets: LoraOptions['targets']): boolean =>
-  targets === 'all-linear' ? /\.\d+\./.test(name) : targets.some((t) => name === t || name.endsWith(`.${t}`));
+/** Whether a layer of that name is meant; beside numbered blocks stand heads, which 'all-linear' leaves alone. */
+const matches = (name: string, targets: LoraOptions['targets'], blocks = true): boolean =>
+  targets === 'all-linear' ? !blocks || inBlocks(name) : targets.some((t) => name === t || name.endsWith(`.${t}`));
+const inBlocks = (name: string): boolean => /\.\d+\./.test(name);
 
 /** Where each row of the file stands in the layer, or the way back. */
 function reordered(t: Tensor, { rows, order }: StoredPart, back: boolean): Tensor {
@@ -279,14 +281,16 @@ export class LoraAdapters {
       alpha_pattern: {},
     };
     writeFileSync(join(dir, 'adapter_config.json'), `${JSON.stringify(config, null, 2)}\n`);
-    const tensors = new Map<string, Tensor>();
-    noGrad(() => {
-      for (const x of all) {
-        tensors.set(`base_model.model.${x.part.name}.lora_A.weight`, x.a.detach());
-        tensors.set(`base_model.model.${x.part.name}.lora_B.weight`, reordered(x.b.detach(), x.part, true));
-      }
-    });
-    saveTensors(join(dir, 'adapter_model.safetensors'), tensors, { metadata: { format: 'pt' } });
+    noGrad(() =>
+      scope(() => {
+        const tensors = new Map<string, Tensor>();
+        for (const x of all) {
+          tensors.set(`base_model.model.${x.part.name}.lora_A.weight`, x.a.detach());
+          tensors.set(`base_model.model.${x.part.name}.lora_B.weight`, reordered(x.b.detach(), x.part, true));
+        }
+        saveTensors(join(dir, 'adapter_model.safetensors'), tensors, { metadata: { format: 'pt' } });
+      }),
+    );
   }
 }
 
@@ -303,22 +307,26 @@ export function addLora(model: Module, options: LoraOptions): LoraAdapters {
   if (!Number.isFinite(alpha)) throw new ArgumentError(`lora: alpha is ${alpha}, not a number`);
   const like = model.parameters()[0];
   const scale = alpha / (rankStabilized ? Math.sqrt(rank) : rank);
+  const blocks = allLinears(model).some(({ name }) => inBlocks(name));
   const source: Source = (part, inputs) => {
-    if (!matches(part.name, targets)) return undefined;
+    if (!matches(part.name, targets, blocks)) return undefined;
     const where = { device: like.device, dtype: like.dtype };
     // Kaiming's uniform distribution with slope sqrt(5), as PEFT begins.
     const bound = 1 / Math.sqrt(inputs);
-    const a = rand([rank, inputs], { ...where, ...(generator && { generator }) }).affine(2 * bound, -bound);
+    const a = scope(() =>
+      rand([rank, inputs], { ...where, ...(generator && { generator }) }).affine(2 * bound, -bound),
+    );
     return { a: keep(a), b: keep(zeros([part.rows, rank], where)), scale };
   };
-  return attach(model, source, share, (found) => {
+  const complete = (found: number): void => {
     if (found > 0) return;
     const known = allLinears(model).flatMap((place) => partsOf(place).map((p) => p.name.split('.').at(-1)));
     throw new ArgumentError(
       `lora: no layer is named ${String(targets)}; there are ` +
         `${[...new Set(known)].join(', ') || 'none that adapters can be added to'}`,
     );
-  });
+  };
+  return wholeOrNothing(() => attach(model, source, share, complete));
 }
 
 /** The tensors of an adapter's folder; older ones of PEFT have them in a file of PyTorch. */
@@ -358,8 +366,8 @@ export function loadLora(model: Module, dir: string): LoraAdapters {
       throw new FormatError(
         `lora: ${at} has the rank ${rank}; r and rank_pattern say ${[...config.ranks].join(' or ')}`,
       );
-    const ready = (t: Tensor): Tensor => keep(t.cast(like.dtype).copy());
-    return { a: ready(a), b: ready(reordered(b, part, false)), scale: config.scale(rank) };
+    const ready = (made: () => Tensor): Tensor => keep(scope(() => made().cast(like.dtype).copy()));
+    return { a: ready(() => a), b: ready(() => reordered(b, part, false)), scale: config.scale(rank) };
   };
   const complete = (found: number): void => {
     if (left.size > 0)
@@ -369,7 +377,7 @@ export function loadLora(model: Module, dir: string): LoraAdapters {
     if (found === 0) throw new FormatError(`lora: ${dir}: holds no adapter`);
   };
   try {
-    return noGrad(() => attach(model, source, config.dropout, complete));
+    return noGrad(() => wholeOrNothing(() => attach(model, source, config.dropout, complete)));
   } finally {
     for (const t of stored.values()) t.dispose();
   }

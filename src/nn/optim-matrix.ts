@@ -151,7 +151,7 @@ export class LBFGS {
         return { loss: loss.item(), grad: parts[0].cat(parts.slice(1), 0) };
       });
     const largest = (t: Tensor): number => t.abs().max().item();
-    return noGrad(() => {
+    const descend = (): number => {
       let { loss, grad } = evaluate();
       const first = loss;
       let evaluations = 1;
@@ -182,7 +182,16 @@ export class LBFGS {
         if (largest(d) * this.#size <= o.toleranceChange || Math.abs(loss - last) < o.toleranceChange) break;
       }
       return first;
-    });
+    };
+    return noGrad(() => scope(descend));
+  }
+  /** Gives the memory of the steps that it remembers back: a step after it begins anew. */
+  dispose(): void {
+    for (const pair of this.#history.splice(0)) forget(pair);
+    this.#direction?.dispose();
+    this.#before?.dispose();
+    [this.#direction, this.#before, this.#iterations] = [undefined, undefined, 0];
+    [this.#size, this.#scale] = [1, 1];
   }
   #keepBefore(grad: Tensor): void {
     this.#before?.dispose();

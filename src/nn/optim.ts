@@ -263,6 +263,13 @@ export abstract class Optimizer<O extends OptimizerOptions = OptimizerOptions> {
       this.#state.set(key, keep(given.copy()));
     }
   }
+  /** Gives the memory of averages and momenta back: a step after it begins anew. */
+  dispose(): void {
+    for (const t of this.#state.values()) t.dispose();
+    this.#state.clear();
+    this.#missed.fill(0);
+    this.steps = 0;
+  }
   /** A state of another parameter's shape would be spread over this one, which nothing after it would notice. */
   #checkState(name: string, key: string, value: Tensor): void {
     const [i, what] = parsedKey(key);
