@@ -3,6 +3,10 @@
 //
 // Launches (src/backends/gpu/training.ts): V elements an access, 16 bytes or one
 //   class_losses   a block a row of logits, blocks go round; with GRAD the gradient takes the place of the logits
+//   class_slopes   the logits' gradient from that of what became of the losses; block 256, a tile of SLOPE_GROUPS V
+//                  elements a thread, tiles side by side over a row, rows go round
+//   loss_sums      the sum of losses by their classes' weights, and of the weights: a pair a block, of one block the end
+//   join_loss_sums one block: the pairs of all blocks become the end
 //   swiglu_grad    V elements of either half a thread; block 256, blocks side by side over a row, rows go round
 //   square_sums    a sum a block
 //   adam_step      V elements a thread; block 256, grid-stride
@@ -21,7 +25,7 @@ template <class S> WICK_FN float loss_exp(float x) {
  * 0 where the id is `ignore`. An id that is no column sets `fault`.
  */
 template <bool GRAD, class S, int V>
-WICK_FN void class_losses(S* x, const i64* ids, float* losses, u32* fault, i64 rows, i64 cols, i64 ignore,
+WICK_FN void class_losses(S* x, const i64* ids, float* losses, float* lses, u32* fault, i64 rows, i64 cols, i64 ignore,
                           float smoothing) {
   __shared__ float slots[WAVE_SLOTS];
   const i64 step = (i64)blockDim.x * V;
@@ -51,10 +55,12 @@ WICK_FN void class_losses(S* x, const i64* ids, float* losses, u32* fault, i64 r
     sum = group_sum(sum * loss_exp<S>(top - best), blockDim.x, slots);
     if (smoothing != 0.0f) total = group_sum(total, blockDim.x, slots);
     const float lse = best + logg(sum), even = smoothing / (float)cols;
-    if (threadIdx.x == 0)
+    if (threadIdx.x == 0) {
       losses[r] = !counts             ? 0.0f
                   : smoothing != 0.0f ? (1.0f - smoothing) * (lse - chosen) + (smoothing * lse - even * total)
                                       : lse - chosen;
+      if (lses) lses[r] = lse;
+    }
     if constexpr (GRAD) {
       const float share = 1.0f / sum;
       for (i64 c = (i64)threadIdx.x * V; c < cols; c += step) {
@@ -69,6 +75,94 @@ WICK_FN void class_losses(S* x, const i64* ids, float* losses, u32* fault, i64 r
     }
     __syncthreads();  // the slots are used again
   }
+}
+
+constexpr int SLOPE_GROUPS = 4;
+/**
+ * The gradient of logits whose rows have the logarithms `lses` of their sums: softmax less what was chosen, times the
+ * gradient of the row's loss. That is one of `grad` (rows) for each, or the one of `grad` over *total for all; `weight`
+ * has a factor for each class or is none.
+ */
+template <class S, int V>
+WICK_FN void class_slopes(const S* x, const i64* ids, const float* lses, const float* total, const float* grad,
+                          const float* weight, S* out, i64 rows, i64 cols, i64 ignore, float smoothing, u32 each) {
+  const i64 first = ((i64)blockIdx.x * SLOPE_GROUPS * blockDim.x + threadIdx.x) * V;
+  const float even = smoothing / (float)cols;
+  for (i64 r = blockIdx.y; r < rows; r += gridDim.y) {
+    const i64 id = ids[r];
+    const bool counts = id != ignore && id >= 0 && id < cols;
+    float by = each ? grad[r] : total ? grad[0] / total[0] : grad[0];
+    if (weight && counts) by *= weight[id];
+    const float lse = lses[r];
+    float v[SLOPE_GROUPS][V];
+#pragma unroll
+    for (int g = 0; g < SLOPE_GROUPS; g++) {
+      const i64 c = first + (i64)g * blockDim.x * V;
+      if (c < cols) load_v<V>(x + r * cols + c, v[g]);
+    }
+#pragma unroll
+    for (int g = 0; g < SLOPE_GROUPS; g++) {
+      const i64 c = first + (i64)g * blockDim.x * V;
+      if (c >= cols) break;
+#pragma unroll
+      for (int i = 0; i < V; i++) {
+        const float p = loss_exp<S>(v[g][i] - lse) - even - (c + i == id ? 1.0f - smoothing : 0.0f);
+        v[g][i] = counts ? p * by : 0.0f;
+      }
+      store_v<V>(out + r * cols + c, v[g]);
+    }
+  }
+}
+
+/** Sums of a block's losses by weight and of the weights: the end of both, or a pair for join_loss_sums. */
+WICK_FN void sums_out(float sum, float weights, float* out, float* total, bool mean) {
+  __shared__ float slots[2][WAVE_SLOTS];
+  sum = group_sum(sum, blockDim.x, slots[0]);
+  weights = group_sum(weights, blockDim.x, slots[1]);
+  if (threadIdx.x != 0) return;
+  out[0] = mean ? sum / weights : sum;
+  total[0] = weights;
+}
+/**
+ * With PICK the losses are -x[r][ids[r]] of log-probabilities x (rows, cols), else x (rows) holds them. What is to be
+ * ignored weighs nothing, whatever it is; an id that is no column sets `fault`.
+ */
+template <bool PICK, class S>
+WICK_FN void loss_sums(const S* x, const i64* ids, const float* weight, float* pairs, float* out, float* total,
+                       u32* fault, i64 rows, i64 cols, i64 ignore, u32 mean) {
+  constexpr int AT_ONCE = 4;
+  float sum = 0, weights = 0;
+  const i64 step = (i64)gridDim.x * blockDim.x;
+  for (i64 r = (i64)blockIdx.x * blockDim.x + threadIdx.x; r < rows; r += AT_ONCE * step) {
+    i64 id[AT_ONCE];
+    float by[AT_ONCE], loss[AT_ONCE];
+#pragma unroll
+    for (int k = 0; k < AT_ONCE; k++) id[k] = r + k * step < rows ? ids[r + k * step] : ignore;
+#pragma unroll
+    for (int k = 0; k < AT_ONCE; k++) {
+      const bool known = id[k] >= 0 && id[k] < cols;
+      by[k] = 0.0f, loss[k] = 0.0f;
+      if (id[k] == ignore) continue;
+      if (!known) *fault = 1;
+      else {
+        by[k] = weight ? weight[id[k]] : 1.0f;
+        if constexpr (PICK) loss[k] = -to_compute(x[(r + k * step) * cols + id[k]]);
+        else loss[k] = to_compute(x[r + k * step]);
+      }
+    }
+#pragma unroll
+    for (int k = 0; k < AT_ONCE; k++) {
+      sum += weight ? loss[k] * by[k] : loss[k];
+      weights += by[k];
+    }
+  }
+  if (gridDim.x == 1) sums_out(sum, weights, out, total, mean);
+  else sums_out(sum, weights, pairs + 2 * blockIdx.x, pairs + 2 * blockIdx.x + 1, false);
+}
+WICK_FN void join_loss_sums(const float* pairs, float* out, float* total, u32 count, u32 mean) {
+  float sum = 0, weights = 0;
+  for (u32 i = threadIdx.x; i < count; i += blockDim.x) sum += pairs[2 * i], weights += pairs[2 * i + 1];
+  sums_out(sum, weights, out, total, mean);
 }
 
 /** x (rows, 2 n) = [a | b], out the gradient of x where grad (rows, n) is that of silu(a) * b. */

@@ -165,7 +165,7 @@ const GUARDS: Readonly<Partial<Record<Area, Readonly<Record<string, Guard>>>>> =
     ),
     'src/backends/gpu/random': [launches('rand'), ...tests('random-ops')],
     'src/backends/gpu/training': [
-      launches('adam,classLosses,swigluGrad,squareSums'),
+      launches('adam,classLosses,crossEntropyLoss,classSlopes,nllLoss,swigluGrad,squareSums'),
       ...tests('training-passes', 'train'),
     ],
     'src/backends/gpu/attention-kernels': [launches('sdpa'), part('sdpa'), ...tests('attention-grid'), matrix('sdpa')],

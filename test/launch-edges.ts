@@ -287,6 +287,15 @@ const trained: Call[] = [
   ]),
   ...each([7, 65536, 65537], [96, 97, 1023, 1024, 1025, 50304]).flatMap(([rows, cols]): Call[] => [
     ['classLosses', [[rows, cols], ids(rows)], { ignore: -100, smoothing: 0.1, grad: false }],
+    ...(['mean', 'none'] as const).flatMap((reduction): Call[] => {
+      const [params, number] = [{ ignore: -100, smoothing: 0, reduction }, floats()];
+      const [slopes, weights] = reduction === 'none' ? [floats(rows), []] : [number, [[cols]]];
+      return [
+        ['crossEntropyLoss', [[rows, cols], ids(rows), ...weights], params],
+        ['classSlopes', [[rows, cols], ids(rows), floats(rows), number, slopes, ...weights], params],
+        ['nllLoss', [[rows, cols], ids(rows), ...weights], params],
+      ];
+    }),
     [
       'swigluGrad',
       [
@@ -296,6 +305,9 @@ const trained: Call[] = [
       {},
     ],
   ]),
+  ...[16384, 16385, 2 ** 21 - 1, 2 ** 21 + 1].map(
+    (rows): Call => ['nllLoss', [[rows, 8], ids(rows)], { ignore: -100, smoothing: 0, reduction: 'sum' }],
+  ),
   ...[2 ** 18 - 256, 2 ** 18, 2 ** 18 + 1].map((n): Call => ['squareSums', [[n]], {}]),
   ['biasedProduct', [[300, 64], [64, 200], [200]], {}],
   ['biasedProduct', [[9, 8192], [8192, 64], [64]], {}],

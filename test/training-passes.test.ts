@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import { Device, type DType, noGrad, randn, scope, tensor, type Tensor } from '../src/index.js';
-import { AdamW, Embedding, FlatParameters, gradNorm, Linear, Module } from '../src/nn/index.js';
+import { AdamW, Embedding, FlatParameters, gradNorm, Linear, losses, Module } from '../src/nn/index.js';
 import {
   adamInPlace,
   addedProduct,
@@ -45,18 +45,76 @@ for (const name of DEVICES) {
               const how = { ignore: -7, smoothing };
               const alone = classLosses(logits, ids.to(device), { ...how, grad: false });
               near(list(alone.sum().reshape([1])), list(want.reshape([1])), 1e-5, 'without a gradient');
-              const losses = classLosses(logits, ids.to(device), { ...how, grad: true });
-              assert.deepEqual(list(losses), list(alone));
-              assert.equal(list(losses)[1], 0, 'what is ignored has no loss');
+              const each = classLosses(logits, ids.to(device), { ...how, grad: true });
+              assert.deepEqual(list(each), list(alone));
+              assert.equal(list(each)[1], 0, 'what is ignored has no loss');
               near(list(logits), list(want.backward().of(apart)), dtype === 'f32' ? 1e-5 : 1 / 128, 'gradient');
             });
       });
     test('an id that is no class is told of when results are read', () => {
       const logits = randn([2, 40], { seed: 1, device });
       const ids = tensor(BigInt64Array.of(3n, 40n), { device });
-      const losses = classLosses(logits, ids, { ignore: -100, smoothing: 0, grad: false });
-      assert.throws(() => losses.dataSync(), /classLosses: an index was out of range/);
+      const each = classLosses(logits, ids, { ignore: -100, smoothing: 0, grad: false });
+      assert.throws(() => each.dataSync(), /classLosses: an index was out of range/);
     });
+    for (const dtype of ['f32', 'bf16', 'f16'] as const)
+      test(`cross-entropy and its gradient in a pass each are those of the op, ${dtype}`, () => {
+        const [rows, classes] = [6, 301];
+        const draw = (shape: number[], seed: number): Tensor => randn(shape, { seed, device: Device.cpu() });
+        const x = draw([2, rows / 2, classes], 1)
+          .affine(3, 0)
+          .cast(dtype);
+        const ids = tensor(
+          BigInt64Array.from({ length: rows }, (_, i) => (i === 1 ? -7n : BigInt((i * 31) % classes))),
+        );
+        const target = ids.reshape([2, rows / 2]);
+        const weight = draw([classes], 2).sqr();
+        for (const reduction of ['mean', 'sum', 'none'] as const)
+          for (const how of [{ labelSmoothing: 0.1 }, { weight }, {}]) {
+            const options = { ...how, reduction, ignoreIndex: -7 };
+            const apart = x.cast('f32').copy().requireGrad();
+            const logits = x.to(device).copy().requireGrad();
+            const there = 'weight' in how ? { ...options, weight: weight.to(device) } : options;
+            const want = apart.crossEntropy(target, options);
+            const got = losses.crossEntropy(logits, target.to(device), there);
+            if (reduction === 'mean' && dtype === 'f32') assert.equal(got.node?.row.name, 'crossEntropyLoss');
+            assert.deepEqual([got.dtype, got.shape], [dtype, want.shape]);
+            const by = dtype === 'f32' ? 1e-5 : 1 / 128;
+            near(list(got.flatten()), list(want.flatten()), by, reduction);
+            const [a, b] = [got, want].map((t) => t.cast('f32').sqr().sum());
+            const slopes = a.backward({ createGraph: true }).of(logits);
+            const expected = b.backward({ createGraph: true }).of(apart);
+            near(list(slopes.flatten()), list(expected.flatten()), by, `${reduction}, gradient of the graph`);
+            const plain = losses.crossEntropy(logits, target.to(device), there).cast('f32').sqr().sum();
+            near(list(plain.backward().of(logits).flatten()), list(expected.flatten()), by, `${reduction}, gradient`);
+            if (dtype === 'f32')
+              near(
+                list(slopes.sqr().sum().backward().of(logits).flatten()),
+                list(expected.sqr().sum().backward().of(apart).flatten()),
+                1e-4,
+                `${reduction}, gradient of the gradient`,
+              );
+          }
+        const none = losses.crossEntropy(x.to(device).requireGrad(), target.to(device).zerosLike(), { ignoreIndex: 0 });
+        assert.ok(Number.isNaN(none.item()), 'a mean of nothing');
+      });
+    for (const rows of [5, 20_000])
+      test(`the loss of ${rows} rows of log-probabilities in one go is that of the op`, () => {
+        const x = randn([rows, 7], { seed: 1, device: Device.cpu() }).logSoftmax(1);
+        const ids = tensor(BigInt64Array.from({ length: rows }, (_, i) => (i % 5 === 1 ? 3n : BigInt(i % 7))));
+        const weight = tensor(Float32Array.of(1, 0.5, 2, NaN, 0, 3, 1));
+        for (const options of [{ ignoreIndex: 3 }, { ignoreIndex: 3, weight }, { reduction: 'sum' as const }]) {
+          const there = 'weight' in options ? { ...options, weight: weight.to(device) } : options;
+          const got = noGrad(() => losses.nll(x.to(device), ids.to(device), there));
+          near(list(got.reshape([1])), list(x.nll(ids, options).reshape([1])), 2e-6, JSON.stringify(options));
+        }
+        const wrong = tensor(
+          BigInt64Array.from({ length: rows }, (_, i) => (i === rows - 1 ? 7n : 0n)),
+          { device },
+        );
+        const loss = noGrad(() => losses.nll(x.to(device), wrong));
+        assert.throws(() => loss.item(), /nllLoss: an index was out of range/);
+      });
     for (const dtype of ['f32', 'bf16', 'f16'] as const)
       test(`the sum of squares, ${dtype}`, () => {
         for (const n of [1, 1000, 70_001]) {

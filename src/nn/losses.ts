@@ -15,6 +15,7 @@ import { requireOptions } from '../ops/kernel-row.js';
 import { composed } from '../tensor/composing.js';
 import { innermost } from '../tensor/levels.js';
 import { Tensor } from '../tensor/tensor.js';
+import { classCrossEntropy, type ClassLoss, classNll } from '../tensor/training.js';
 
 export { linearCrossEntropy, type LinearCrossEntropyOptions } from './linear-cross-entropy.js';
 export { type Counts, ctc, type CtcLabels, type CtcOptions } from './loss-ctc.js';
@@ -46,18 +47,36 @@ function requireNumber(op: string, name: string, value: unknown, least = -Infini
 }
 const positive = (x: Tensor): Tensor => x.relu();
 
+const NLL_OPTIONS = ['reduction', 'weight', 'ignoreIndex'];
+const CROSS_ENTROPY_OPTIONS = [...NLL_OPTIONS, 'labelSmoothing'];
+/** What kernels take of losses by class number; undefined where something is to be refused, which the op does. */
+function classLoss(options: CrossEntropyOptions, known: readonly string[]): ClassLoss | undefined {
+  if (typeof options !== 'object' || options === null || Object.keys(options).some((name) => !known.includes(name)))
+    return undefined;
+  const { reduction = 'mean', weight, ignoreIndex = -100, labelSmoothing = 0 } = options;
+  const right =
+    ['none', 'sum', 'mean'].includes(reduction) &&
+    (weight === undefined || weight instanceof Tensor) &&
+    Number.isSafeInteger(ignoreIndex) &&
+    typeof labelSmoothing === 'number' &&
+    labelSmoothing >= 0 &&
+    labelSmoothing <= 1;
+  return right ? { reduction, weight, ignore: ignoreIndex, smoothing: labelSmoothing } : undefined;
+}
 /**
  * -ln of the probability of the target, from logits (..., classes). Targets are class numbers (...), or probabilities
  * (..., classes); options: labelSmoothing, weight by class, ignoreIndex, reduction.
  */
 export function crossEntropy(logits: Tensor, target: Tensor, options: CrossEntropyOptions = {}): Tensor {
   requireTensors('crossEntropy', logits, target);
-  return logits.crossEntropy(target, options);
+  const how = classLoss(options, CROSS_ENTROPY_OPTIONS);
+  return (how && classCrossEntropy(logits, target, how)) ?? logits.crossEntropy(target, options);
 }
 /** The same from log-probabilities. */
 export function nll(logProbabilities: Tensor, target: Tensor, options: NllOptions = {}): Tensor {
   requireTensors('nll', logProbabilities, target);
-  return logProbabilities.nll(target, options);
+  const how = classLoss(options, NLL_OPTIONS);
+  return (how && classNll(logProbabilities, target, how)) ?? logProbabilities.nll(target, options);
 }
 /** (x - y)^2. */
 export function mse(x: Tensor, y: Tensor, options: LossOptions = {}): Tensor {

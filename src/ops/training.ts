@@ -1,6 +1,6 @@
 // What a step of training does to long vectors in one pass. Some change their operands, so none is a method of tensors
 // and they stand in no table; engines without them take the ops they are made of (src/tensor/training.ts).
-import type { DType } from '../base/dtype.js';
+import { type DType, INTS, REALS } from '../base/dtype.js';
 import { DTypeError, IndexError, ShapeError } from '../base/errors.js';
 import { formatShape } from '../base/shape.js';
 import { numbers } from './kernel-row.js';
@@ -10,7 +10,7 @@ import { RECURRENT_ROWS } from './recurrent.js';
 
 declare module './op.js' {
   interface KernelFacts {
-    training: { readonly kind: 'losses' | 'squares' | 'adam' | 'swiglu' };
+    training: { readonly kind: 'losses' | 'crossEntropy' | 'slopes' | 'nll' | 'squares' | 'adam' | 'swiglu' };
   }
 }
 
@@ -20,6 +20,13 @@ export interface LossParams extends Record<string, unknown> {
   readonly smoothing: number;
   /** The gradient of the losses' sum takes the place of the logits. */
   readonly grad: boolean;
+}
+/** What becomes of losses by class number. */
+export interface ClassParams extends Record<string, unknown> {
+  readonly reduction: 'none' | 'sum' | 'mean';
+  /** The class number that does not count. */
+  readonly ignore: number;
+  readonly smoothing: number;
 }
 /** A step is p * shrink - rate * m / (sqrt(v) + eps). */
 export interface AdamRates {
@@ -194,6 +201,157 @@ export const lossRow: KernelRow<any> = {
   },
 };
 
+function wantClasses(op: string, [x, ids, weight]: readonly Sig[]): void {
+  want(op, 'x', x, 2, SMALL);
+  want(op, 'ids', ids, 1, INTS);
+  if (ids.shape[0] !== x.shape[0])
+    throw new ShapeError(`${op}: ${ids.shape[0]} ids for the rows of ${formatShape(x.shape)}`);
+  if (!weight) return;
+  want(op, 'weight', weight, 1, REALS);
+  if (weight.shape[0] !== x.shape[1])
+    throw new ShapeError(`${op}: ${weight.shape[0]} weights for the classes of ${formatShape(x.shape)}`);
+}
+/** Weights of rows by their classes; 0 where a row does not count. */
+function rowWeights(op: string, [x, ids, weight]: readonly RefTensor[], ignore: number): number[] {
+  return ids.data.map((value) => {
+    const id = Number(value);
+    if (id === ignore) return 0;
+    if (id < 0 || id >= x.shape[1]) throw new IndexError(`${op}: id ${id} is none of ${x.shape[1]} classes`);
+    return weight ? numbers(weight)[id] : 1;
+  });
+}
+const sumOf = (v: readonly number[]): number => v.reduce((a, b) => a + b, 0);
+/** ln(sum(exp)) of each row. */
+const logSums = (x: RefTensor): number[] =>
+  Array.from({ length: x.shape[0] }, (_, r) => {
+    const row = numbers(x).slice(r * x.shape[1], (r + 1) * x.shape[1]);
+    const top = row.reduce((a, b) => Math.max(a, b), -Infinity);
+    return top + Math.log(sumOf(row.map((v) => Math.exp(v - top))));
+  });
+const REDUCED: readonly ClassParams[] = (['mean', 'sum', 'none'] as const).map((reduction) => ({
+  ...{ reduction, ignore: 2, smoothing: reduction === 'none' ? 0.1 : 0 },
+}));
+const CLASS_IDS = { shape: [3], dtype: 'i64' } as const;
+
+/**
+ * Logits (rows, classes), class numbers (rows) and perhaps a weight a class to the cross-entropy: its mean or sum, or
+ * that of each row; besides the sum of the rows' weights and, for the gradient, ln(sum(exp(x))) of each row.
+ */
+export const crossEntropyRow: KernelRow<any> = {
+  ...common,
+  name: 'crossEntropyLoss',
+  serves: 'crossEntropy',
+  kernel: { kind: 'crossEntropy' },
+  formula: 'log(sum(exp(x))) - x[id], reduced',
+  samples: () =>
+    REDUCED.map((params) => ({
+      inputs: [{ shape: [3, 16] }, CLASS_IDS, ...(params.reduction === 'none' ? [] : [{ shape: [16] }])],
+      params,
+    })),
+  infer: (inputs: readonly Sig[], { reduction }: ClassParams): readonly Sig[] => {
+    wantClasses('crossEntropy', inputs);
+    const lses: Sig = { shape: [inputs[0].shape[0]], dtype: 'f32' };
+    return [reduction === 'none' ? lses : { shape: [], dtype: 'f32' }, { shape: [], dtype: 'f32' }, lses];
+  },
+  reference: (
+    inputs: readonly RefTensor[],
+    [out, total, lses]: readonly RefTensor[],
+    { reduction, ignore, smoothing }: ClassParams,
+  ): void => {
+    const [x, ids] = inputs;
+    const n = x.shape[1];
+    const weights = rowWeights('crossEntropy', inputs, ignore);
+    const logs = logSums(x);
+    const losses = logs.map((lse, r) => {
+      const row = numbers(x).slice(r * n, (r + 1) * n);
+      if (Number(ids.data[r]) === ignore) return 0;
+      return (1 - smoothing) * (lse - row[Number(ids.data[r])]) + (smoothing && smoothing * (lse - sumOf(row) / n));
+    });
+    logs.forEach((lse, r) => (lses.data[r] = lse));
+    total.data[0] = reduction === 'none' ? 1 : sumOf(weights);
+    if (reduction === 'none') losses.forEach((v, r) => (out.data[r] = v));
+    else {
+      const sum = sumOf(losses.map((v, r) => v && v * weights[r]));
+      out.data[0] = reduction === 'mean' ? sum / sumOf(weights) : sum;
+    }
+  },
+};
+/** The gradient of its logits: they, class numbers, ln(sum(exp(x))), the sum of weights, the result's gradient, weights. */
+export const classSlopesRow: KernelRow<any> = {
+  ...common,
+  name: 'classSlopes',
+  serves: 'crossEntropy',
+  kernel: { kind: 'slopes' },
+  formula: '(softmax(x) - [id]) * grad by row',
+  noGrad: IN_BACKWARD,
+  samples: () =>
+    REDUCED.map((params) => ({
+      inputs: [
+        ...[{ shape: [3, 16] }, CLASS_IDS, { shape: [3], dtype: 'f32' as const }, { shape: [], dtype: 'f32' as const }],
+        { shape: params.reduction === 'none' ? [3] : [], dtype: 'f32' as const },
+        ...(params.reduction === 'none' ? [] : [{ shape: [16] }]),
+      ],
+      params,
+    })),
+  infer: ([x, ids, lses, total, grad, weight]: readonly Sig[], { reduction }: ClassParams): readonly Sig[] => {
+    wantClasses('crossEntropy', weight ? [x, ids, weight] : [x, ids]);
+    want('crossEntropy', 'lses', lses, 1, ['f32']);
+    want('crossEntropy', 'total', total, 0, ['f32']);
+    want('crossEntropy', 'grad', grad, reduction === 'none' ? 1 : 0, ['f32']);
+    return [x];
+  },
+  reference: (
+    [x, ids, lses, total, grad, weight]: readonly RefTensor[],
+    [out]: readonly RefTensor[],
+    { reduction, ignore, smoothing }: ClassParams,
+  ): void => {
+    const n = x.shape[1];
+    rowWeights('crossEntropy', weight ? [x, ids, weight] : [x, ids], ignore).forEach((w, r) => {
+      const id = Number(ids.data[r]);
+      const g = numbers(grad)[reduction === 'none' ? r : 0] / (reduction === 'mean' ? numbers(total)[0] : 1);
+      for (let c = 0; c < n; c++) {
+        const slope = Math.exp(numbers(x)[r * n + c] - numbers(lses)[r]) - smoothing / n;
+        out.data[r * n + c] = id === ignore ? 0 : (slope - (c === id ? 1 - smoothing : 0)) * g * w;
+      }
+    });
+  },
+};
+/** Log-probabilities (rows, classes), class numbers and perhaps weights to the sum or mean of -x[id], and of weights. */
+export const nllRow: KernelRow<any> = {
+  ...common,
+  name: 'nllLoss',
+  serves: 'nll',
+  kernel: { kind: 'nll' },
+  formula: '-x[id], reduced',
+  noGrad: 'it stands for its ops where no gradient is recorded',
+  samples: () =>
+    REDUCED.slice(0, 2).map((params, i) => ({
+      inputs: [{ shape: [3, 16] }, CLASS_IDS, ...(i === 0 ? [] : [{ shape: [16] }])],
+      params,
+    })),
+  infer: (inputs: readonly Sig[]): readonly Sig[] => {
+    wantClasses('nll', inputs);
+    return [
+      { shape: [], dtype: 'f32' },
+      { shape: [], dtype: 'f32' },
+    ];
+  },
+  reference: (
+    inputs: readonly RefTensor[],
+    [out, total]: readonly RefTensor[],
+    { reduction, ignore }: ClassParams,
+  ): void => {
+    const [x, ids] = inputs;
+    const weights = rowWeights('nll', inputs, ignore);
+    const each = weights.map((w, r) => {
+      const id = Number(ids.data[r]);
+      return id === ignore ? 0 : -numbers(x)[r * x.shape[1] + id] * w;
+    });
+    total.data[0] = sumOf(weights);
+    out.data[0] = reduction === 'mean' ? sumOf(each) / sumOf(weights) : sumOf(each);
+  },
+};
+
 /** x (rows, 2 n) and the gradient (rows, n) of silu(a) * b, a and b the halves of a row, to the gradient of x. */
 export const swigluGradRow: KernelRow<any> = {
   ...common,
@@ -290,6 +448,9 @@ export const adamRow: KernelRow<any> = {
 };
 
 export const TRAINING_ROWS: readonly KernelRow<any>[] = [
+  crossEntropyRow,
+  classSlopesRow,
+  nllRow,
   biasedRow,
   NORM_GRADS.layer,
   NORM_GRADS.rms,

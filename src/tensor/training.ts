@@ -1,6 +1,7 @@
 // A training step's passes over long vectors (src/ops/training.ts) for layers and optimizers: where an engine has none
 // of them, callers take the ops they are made of.
-import type { DType } from '../base/dtype.js';
+import { type DType, INTS, REALS } from '../base/dtype.js';
+import { sameShape } from '../base/shape.js';
 import { norm as normOps } from '../ops/norm.js';
 import type { GradContext, Grads, KernelRow } from '../ops/op.js';
 import {
@@ -9,8 +10,12 @@ import {
   type AdamRates,
   addedRow,
   biasedRow,
+  type ClassParams,
+  classSlopesRow,
+  crossEntropyRow,
   lossRow,
   NORM_GRADS,
+  nllRow,
   type LossParams,
   squaresRow,
   swigluGradRow,
@@ -138,6 +143,71 @@ export function classLosses(logits: Tensor, ids: Tensor, params: LossParams): Te
   if (logits.size > 0) launch(device.backend, lossRow, [logits, ids], params.grad ? [out, logits] : [out], params);
   if (params.grad) logits.storage.version++;
   return out;
+}
+
+/** What losses by class number take, looked through already. */
+export interface ClassLoss extends ClassParams {
+  /** A factor for each class. */
+  readonly weight: Tensor | undefined;
+}
+/** Classes from which a row of logits is worth a block of threads. */
+const CLASSES = 256;
+/** Rows of numbers for classes, and class numbers, as the kernels take them; undefined where they do not. */
+function classRows(row: KernelRow<any>, x: Tensor, target: Tensor, o: ClassLoss): readonly Tensor[] | undefined {
+  const { dtype, device, rank } = x;
+  const same = rank > 0 && sameShape(x.shape.slice(0, -1), target.shape) && target.device === device;
+  if (!same || x.size === 0 || innermost() || !INTS.some((d) => d === target.dtype) || !has(device, row, dtype))
+    return undefined;
+  const { weight } = o;
+  const classes = x.shape[rank - 1];
+  if (weight && (!isReal(weight.dtype) || weight.device !== device || weight.requiresGrad)) return undefined;
+  if (weight && !sameShape(weight.shape, [classes])) return undefined;
+  return [x.reshape([-1, classes]), target.reshape([-1]), ...(weight ? [weight] : [])];
+}
+const isReal = (dtype: DType): boolean => REALS.some((d) => d === dtype);
+const paramsOf = ({ reduction, ignore, smoothing }: ClassLoss): ClassParams => ({ reduction, ignore, smoothing });
+
+/** The gradient of rows of logits; of gradients of gradients, by ops that have some. */
+function logitsGrad(ctx: GradContext<ClassParams>): Grads {
+  const { inputs, outputs, params } = ctx;
+  const [x, ids, weight] = inputs;
+  const [, total, lses] = outputs;
+  const grad = ctx.grad as Tensor;
+  if (gradEnabled() || innermost()) {
+    const { reduction, ignore, smoothing } = params;
+    const wide = x.cast('f32');
+    const [rows, classes] = x.shape;
+    const counts = ids.ne(ignore);
+    const safe = counts.where(ids, ids.constant(0));
+    const hit = safe.reshape([rows, 1]).eq(ids.newArange(classes, ids.dtype)).cast('f32');
+    const slope = wide
+      .softmax(1)
+      .affine(1, -smoothing / classes)
+      .sub(hit.affine(1 - smoothing, 0));
+    const one = reduction === 'none' ? grad : (reduction === 'mean' ? grad.div(total) : grad).broadcastTo([rows]);
+    const by = weight ? one.mul(weight.cast('f32').indexSelect(0, safe)) : one;
+    return [slope.mul(counts.where(by, by.constant(0)).reshape([rows, 1])).cast(x.dtype), undefined];
+  }
+  const given = [x, ids, lses, total, grad, ...(weight ? [weight] : [])];
+  const out = Tensor.empty(x.shape, x.dtype, x.device);
+  launch(x.device.backend, classSlopesRow, given, [out], params);
+  return [out, undefined];
+}
+const CROSS_ENTROPY: KernelRow<any> = { ...crossEntropyRow, grad: logitsGrad };
+
+/** The cross-entropy of class numbers in one pass over the logits, and one for their gradient; undefined elsewhere. */
+export function classCrossEntropy(logits: Tensor, target: Tensor, o: ClassLoss): Tensor | undefined {
+  if (o.weight && (o.smoothing !== 0 || o.reduction === 'none')) return undefined;
+  const rows = logits.shape[logits.rank - 1] >= CLASSES && classRows(crossEntropyRow, logits, target, o);
+  if (!rows) return undefined;
+  const [out] = apply(CROSS_ENTROPY, rows, paramsOf(o));
+  return (o.reduction === 'none' ? out.reshape(target.shape) : out).cast(logits.dtype);
+}
+/** The loss of log-probabilities in one launch where no gradient is recorded; undefined elsewhere. */
+export function classNll(logs: Tensor, target: Tensor, o: ClassLoss): Tensor | undefined {
+  if (o.reduction === 'none' || (gradEnabled() && logs.requiresGrad)) return undefined;
+  const rows = classRows(nllRow, logs, target, o);
+  return rows && apply(nllRow, rows, paramsOf(o))[0].cast(logs.dtype);
 }
 
 /** The sum of squares as a 0-d f32 tensor; nothing is recorded. */

@@ -1,15 +1,18 @@
 // Losses of class numbers, sums of squares and Adam's step, each one pass: kernels/training.hip.
 import { CTYPE, KernelModule, typed } from '../../kernels/declare.js';
 import type { RowOf } from '../../ops/op.js';
-import { type AdamParams, type LossParams, SQUARE_SUMS } from '../../ops/training.js';
+import { type AdamParams, type ClassParams, type LossParams, SQUARE_SUMS } from '../../ops/training.js';
 import type { View } from '../backend.js';
 import { inType } from './movement.js';
 import {
   aligned16,
+  at,
   ceilDiv,
   clamp,
   type FamilyPlan,
   FAULT,
+  type Launch,
+  type Launches,
   launch,
   packOf,
   places,
@@ -24,6 +27,13 @@ const ACCESS = ['single', 'packed'] as const;
 /** Elements of parameters that a thread steps at once. */
 const RUN = 8;
 const LOSS_BLOCK = 512;
+/** Threads that add losses, and rows that one block of them adds quickly. */
+const SUMS_BLOCK = 512;
+const SUMS_ROWS = 16384;
+/** Rows one below another, as far as a grid goes; blocks side by side over a row. */
+const MOST_ROWS = 65535;
+/** Vectors of a thread (SLOPE_GROUPS). */
+const SLOPE_GROUPS = 4;
 const BLOCK = 256;
 
 const losses = TRAINING.declare({
@@ -34,12 +44,55 @@ const losses = TRAINING.declare({
     params: {
       x: `${CTYPE[dtype]}*`,
       ids: 'const i64*',
-      losses: 'float*',
+      ...typed('float*', 'losses', 'lses'),
       fault: 'u32*',
       ...typed('i64', 'rows', 'cols', 'ignore'),
       smoothing: 'float',
     },
     call: `class_losses<${grad}, ${CTYPE[dtype]}, ${access === 'packed' ? packOf(dtype) : 1}>`,
+  }),
+});
+const slopes = TRAINING.declare({
+  each: { access: ACCESS, dtype: SMALL },
+  symbol: ({ access, dtype }) => `class_slopes_${dtype}_${access}`,
+  body: ({ access, dtype }) => ({
+    threads: BLOCK,
+    params: {
+      x: `const ${CTYPE[dtype]}*`,
+      ids: 'const i64*',
+      ...typed('const float*', 'lses', 'total', 'grad', 'weight'),
+      out: `${CTYPE[dtype]}*`,
+      ...typed('i64', 'rows', 'cols', 'ignore'),
+      smoothing: 'float',
+      each: 'u32',
+    },
+    call: `class_slopes<${CTYPE[dtype]}, ${access === 'packed' ? packOf(dtype) : 1}>`,
+  }),
+});
+const sums = TRAINING.declare({
+  each: { from: ['losses', 'logs'], dtype: SMALL },
+  symbol: ({ from, dtype }) => `loss_sums_of_${from}_${dtype}`,
+  body: ({ from, dtype }) => ({
+    threads: SUMS_BLOCK,
+    params: {
+      x: `const ${CTYPE[dtype]}*`,
+      ids: 'const i64*',
+      weight: 'const float*',
+      ...typed('float*', 'pairs', 'out', 'total'),
+      fault: 'u32*',
+      ...typed('i64', 'rows', 'cols', 'ignore'),
+      mean: 'u32',
+    },
+    call: `loss_sums<${from === 'logs'}, ${CTYPE[dtype]}>`,
+  }),
+});
+const end = TRAINING.declare({
+  each: {},
+  symbol: () => 'loss_end',
+  body: () => ({
+    threads: SUMS_BLOCK,
+    params: { pairs: 'const float*', ...typed('float*', 'out', 'total'), ...typed('u32', 'count', 'mean') },
+    call: 'join_loss_sums',
   }),
 });
 const swiglu = TRAINING.declare({
@@ -87,23 +140,75 @@ const adam = TRAINING.declare({
 type Plan = FamilyPlan<RowOf<'training'>, any>;
 const accessOf = (...views: readonly View[]): (typeof ACCESS)[number] => (aligned16(...views) ? 'packed' : 'single');
 
-const planLosses: Plan = (p, _row, [x, ids], [out], { ignore, smoothing, grad }: LossParams) => {
+type Counting = Pick<ClassParams, 'ignore' | 'smoothing'>;
+const lossLaunch = (x: View, packed: boolean, grad: boolean, { ignore, smoothing }: Counting): Launch => {
   const [rows, cols] = x.layout.shape;
-  const dtype = x.dtype as Small;
-  const logits = grad ? x : p.dense(x); // whose gradient takes their place are dense: who asks for it sees to that
-  const access = cols % packOf(dtype) === 0 ? accessOf(logits) : 'single';
-  const args = { ...places('x', 'ids', 'losses', 'fault'), rows, cols, ignore, smoothing };
-  const grid = clamp(rows, 1, 2 ** 16);
+  const access = packed && cols % packOf(x.dtype) === 0 ? 'packed' : 'single';
+  const args = { ...places('x', 'ids', 'losses', 'lses', 'fault'), rows, cols, ignore, smoothing };
   const block = cols >= LOSS_BLOCK ? LOSS_BLOCK : BLOCK;
-  p.run(single(launch(losses, { grad, access, dtype }, grid, block, args)), {
+  return launch(losses, { grad, access, dtype: x.dtype as Small }, clamp(rows, 1, 2 ** 16), block, args);
+};
+const planLosses: Plan = (p, _row, [x, ids], [out], params: LossParams) => {
+  const logits = params.grad ? x : p.dense(x); // whose gradient takes their place are dense: who asks sees to that
+  p.run(single(lossLaunch(logits, aligned16(logits), params.grad, params)), {
     x: logits,
     ids: inType(p, ids, 'i64'),
     losses: out,
+    lses: undefined,
     fault: FAULT,
   });
 };
-/** Blocks side by side over a row, and rows one below another as far as a grid goes. */
-const MOST_ROWS = 65535;
+/** The sum of losses by weight, or their mean, and the sum of the weights; many rows by many blocks. */
+function sumLaunches(
+  from: 'losses' | 'logs',
+  dtype: Small,
+  [rows, cols]: readonly number[],
+  ignore: number,
+  mean: boolean,
+): Launches {
+  const grid = rows <= SUMS_ROWS ? 1 : clamp(ceilDiv(rows, 4 * SUMS_BLOCK), 1, 1024);
+  const args = { ...places('x', 'ids', 'weight', 'out', 'total', 'fault'), rows, cols, ignore, mean: Number(mean) };
+  const pairs = grid === 1 ? 0 : at('scratch');
+  const first = launch(sums, { from, dtype }, grid, SUMS_BLOCK, { ...args, pairs });
+  if (grid === 1) return single(first);
+  const last = { ...places('out', 'total'), pairs: at('scratch'), count: grid, mean: Number(mean) };
+  return { launches: [first, launch(end, {}, 1, SUMS_BLOCK, last)], scratch: 8 * grid };
+}
+const weightOf = (p: Parameters<Plan>[0], weight: View | undefined): View | undefined =>
+  weight && p.dense(inType(p, weight, 'f32'));
+const planCrossEntropy: Plan = (p, _row, [x, given, weight], [out, total, lses], params: ClassParams) => {
+  const [logits, ids] = [p.dense(x), inType(p, given, 'i64')];
+  const { reduction, ignore } = params;
+  const each = reduction === 'none' ? out : p.make(lses.layout.shape, 'f32');
+  const common = { ids, fault: FAULT };
+  p.run(single(lossLaunch(logits, aligned16(logits), false, params)), { ...common, x: logits, losses: each, lses });
+  if (reduction === 'none') return p.fill(total, 1);
+  const sizes = logits.layout.shape;
+  p.run(sumLaunches('losses', 'f32', sizes, ignore, reduction === 'mean'), {
+    ...{ ...common, x: each, weight: weightOf(p, weight), out, total },
+  });
+};
+const planSlopes: Plan = (p, _row, [x, ids, lses, total, grad, weight], [out], params: ClassParams) => {
+  const [rows, cols] = x.layout.shape;
+  const logits = p.dense(x);
+  const dtype = x.dtype as Small;
+  const access = cols % packOf(dtype) === 0 ? accessOf(logits, out) : 'single';
+  const { ignore, smoothing, reduction } = params;
+  const wide = ceilDiv(cols, BLOCK * SLOPE_GROUPS * (access === 'packed' ? packOf(dtype) : 1));
+  const args = {
+    ...places('x', 'ids', 'lses', 'grad', 'weight', 'out'),
+    total: reduction === 'mean' ? at('total') : 0,
+    ...{ rows, cols, ignore, smoothing, each: Number(reduction === 'none') },
+  };
+  p.run(single(launch(slopes, { access, dtype }, [wide, clamp(rows, 1, MOST_ROWS)], BLOCK, args)), {
+    ...{ x: logits, ids: inType(p, ids, 'i64'), lses, total, grad: p.dense(grad), weight: weightOf(p, weight), out },
+  });
+};
+const planNll: Plan = (p, _row, [x, ids, weight], [out, total], { ignore, reduction }: ClassParams) => {
+  p.run(sumLaunches('logs', x.dtype as Small, x.layout.shape, ignore, reduction === 'mean'), {
+    ...{ x: p.dense(x), ids: inType(p, ids, 'i64'), weight: weightOf(p, weight), out, total, fault: FAULT },
+  });
+};
 const planSwiglu: Plan = (p, _row, [given, g], [out]) => {
   const [x, grad] = [p.dense(given), p.dense(g)];
   const [rows, n] = grad.layout.shape;
@@ -148,6 +253,9 @@ const planAdam: Plan = (p, _row, inputs, outputs, o: AdamParams) => {
 
 const KINDS: Readonly<Record<RowOf<'training'>['kernel']['kind'], Plan>> = {
   losses: planLosses,
+  crossEntropy: planCrossEntropy,
+  slopes: planSlopes,
+  nll: planNll,
   swiglu: planSwiglu,
   squares: planSquares,
   adam: planAdam,
