@@ -73,7 +73,7 @@ test('encoders and decoders that are not served, and fields that would change th
     ['donut', {}, {}, { cross_attention_hidden_size: 16 }, /cross_attention_hidden_size is 16; .* decoder reads 24/],
     ['donut', {}, {}, { add_final_layer_norm: false }, /decoder.add_final_layer_norm is false/],
     ['vit-bert', {}, {}, { position_embedding_type: 'relative_key' }, /position_embedding_type is "relative_key"/],
-    ['vit-gpt2', {}, {}, { add_more: 1 }, /decoder.add_more is 1; nothing here honours/],
+    ['vit-gpt2', {}, {}, { rotary_dim: 1 }, /decoder.rotary_dim is 1; nothing here honours/],
     ['vit-gpt2', { encoder: null }, {}, {}, /encoder and decoder must both be given/],
   ];
   for (const [name, whole, encoder, decoder, message] of refused)

@@ -163,7 +163,7 @@ test('a folder of another family, fields and tensors that nobody honours, and mi
   const changed = (config: object, tensors: object = {}): string =>
     familyFolder('llama', (f) => ({ config: { ...f.config, ...config }, tensors: { ...f.tensors, ...tensors } }));
   assert.throws(() => load(changed({ model_type: 'perceptron' })), /model_type is "perceptron"; served are .*llama/);
-  assert.throws(() => load(changed({ attention_twist: 2 })), /attention_twist is 2; nothing here honours this field/);
+  assert.throws(() => load(changed({ use_qk_norm: true })), /use_qk_norm is true; nothing here honours this field/);
   assert.throws(() => load(changed({ quantization_config: { bits: 4 } })), /quantization_config/);
   const grouped = (more: object): string =>
     familyFolder('deepseek_v3', (f) => ({ ...f, config: { ...f.config, n_routed_experts: 8, n_group: 4, ...more } }));

@@ -457,7 +457,7 @@ test('what a config says and is not honoured, and tensors over or missing, are r
     );
   };
   refused((c) => (c.position_embedding_type = 'relative_key'), UnsupportedError, /position_embedding_type/);
-  refused((c) => (c.new_switch = 3), UnsupportedError, /new_switch/);
+  refused((c) => (c.rotary_dim = 3), UnsupportedError, /rotary_dim/);
   refused((c) => (c.hidden_act = 'sqrtsoftplus'), UnsupportedError, /hidden_act is "sqrtsoftplus"/);
   refused(
     (_, t) => t.set('encoder.layer.9.extra', t.get('pooler.dense.bias') as Tensor),

@@ -112,7 +112,7 @@ test('what Grounding DINO does not serve is refused by name', () => {
     [() => ({ query_dim: 2 }), /query_dim is 2/],
     [() => ({ two_stage_bbox_embed_share: true }), /two_stage_bbox_embed_share is true/],
     [(c) => ({ text_config: { ...c.text_config, model_type: 'roberta' } }), /text_config.model_type is "roberta"/],
-    [(c) => ({ text_config: { ...c.text_config, new_switch: 1 } }), /text_config.new_switch is 1/],
+    [(c) => ({ text_config: { ...c.text_config, rotary_dim: 1 } }), /text_config.rotary_dim is 1/],
   ];
   for (const [change, message] of refused)
     assert.throws(

@@ -147,6 +147,17 @@ const CONFIG_WORDS: readonly (readonly [family: string, change: object, refused?
   ['olmo2', { layer_types: ['sliding_attention', 'sliding_attention', 'full_attention'], sliding_window: 5 }],
   ['gemma3_text', { rope_parameters: { rope_type: 'linear', factor: 8 } }, /rope_parameters\.(rope_type|factor)/],
   ['gemma3_text', { rope_parameters: null, rope_scaling: { type: 'linear', factor: 8 } }, /rope_scaling\.type/],
+  // Words that no program of transformers reads change nothing, unless another program may read them.
+  ['llama', { attention_twist: 2, use_mrope: false, my_notes: { run: 3 }, rope_interleaved: false }],
+  ['qwen2', { use_mrope: false, output_past: true, attention_bias: true, transformers_version: '4.44.0' }],
+  ['llama', { attention_twist: 2, transformers_version: '5.19.0.dev0' }, /attention_twist is 2; nothing here honours/],
+  ['llama', { attention_twist: 2, transformers_version: '6.0.0' }, /attention_twist is 2; nothing here honours/],
+  ['llama', { attention_twist: 2, auto_map: { AutoTokenizer: 'own.Tokenizer' } }],
+  ['llama', { attention_twist: 2, auto_map: { AutoModel: 'own.Model' } }, /attention_twist is 2; nothing here honours/],
+  ['phi3', { full_attn_mod: 1, interpolate_factor: 1, mlp_bias: false, auto_map: { AutoConfig: 'own.Config' } }],
+  ['starcoder2', { norm_type: 'layer_norm', mlp_type: 'default', layer_norm_epsilon: 1e-5 }],
+  ['starcoder2', { norm_type: 'rms' }, /norm_type is "rms"/],
+  ['falcon', { n_head: 8 }, /n_head is 8; .* only 4 is served/],
   // No expert is left of no group.
   ['exaone_moe', { topk_group: 0 }, /topk_group is 0, not a whole number from 1/],
   ['deepseek_v3', { topk_group: 0 }, /topk_group is 0, not a whole number from 1/],
@@ -171,6 +182,29 @@ for (const [name, change, refused] of CONFIG_WORDS)
         model.dispose();
       }),
   );
+
+test(
+  'names that all begin as a wrapper of PyTorch writes them are those behind it; where one does not, all stay',
+  {
+    skip: skipFamilies,
+  },
+  () =>
+    scope(() => {
+      const wrapped = (but?: string): string =>
+        familyFolder('llama', (f) => ({
+          ...f,
+          tensors: Object.fromEntries(Object.entries(f.tensors).map(([k, v]) => [k === but ? k : `module.${k}`, v])),
+        }));
+      const model = loadModel<CausalLM>(wrapped(), { kind: 'decoder', device: 'cpu' }).model;
+      const error = relativeError(
+        noGrad(() => model.forward(answerOf('llama', 'input_ids'))),
+        answerOf('llama', 'logits'),
+      );
+      assert.ok(error <= MODEL_TOLERANCE, `logits are off by ${error}`);
+      model.dispose();
+      assert.throws(() => loadModel(wrapped('lm_head.weight'), { device: 'cpu' }), /there are module\.model\.embed/);
+    }),
+);
 
 test('answers end at the tokens of generation_config.json, which count before those of config.json', async () => {
   const dir = scratch();

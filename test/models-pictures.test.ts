@@ -148,7 +148,7 @@ test('what Qwen-VL does not see is refused by name', () => {
   model.dispose();
   const { text_config: text, vision_config: tower } = readers.qwen2_5_vl.config as Record<string, object>;
   const changed: [object, RegExp][] = [
-    [{ vision_config: { ...tower, colour_bias: 1 } }, /vision_config.colour_bias is 1/],
+    [{ vision_config: { ...tower, rotary_dim: 1 } }, /vision_config.rotary_dim is 1/],
     [{ vision_config: { ...tower, out_hidden_size: 16 } }, /tokens of 16 numbers; those of the text have 32/],
     [{ text_config: { ...text, rope_parameters: { rope_theta: 10, mrope_section: [2, 2, 2] } } }, /mrope_section is/],
   ];
@@ -197,7 +197,7 @@ test('what Pixtral does not see is refused by name', () => {
   model.dispose();
   const tower = readers.mistral3.config.vision_config as object;
   const changed: [string, object, RegExp][] = [
-    ['mistral3', { vision_config: { ...tower, colour_bias: 1 } }, /vision_config.colour_bias is 1/],
+    ['mistral3', { vision_config: { ...tower, rotary_dim: 1 } }, /vision_config.rotary_dim is 1/],
     ['mistral3', { vision_config: { ...tower, head_dim: 8 } }, /vision_config.head_dim is 8; 24 numbers of 2 heads/],
     ['mistral3', { vision_config: { ...tower, model_type: 'vit' } }, /vision_config.model_type is "vit"/],
     ['mistral3', { vision_config: { ...tower, patch_size: [4, 2] } }, /patch_size is \[4, 2\]; squares are served/],
@@ -223,7 +223,7 @@ test('what InternVL does not see is refused by name', () => {
   model.dispose();
   const tower = readers.internvl.config.vision_config as object;
   const changed: [object, RegExp][] = [
-    [{ vision_config: { ...tower, colour_bias: 1 } }, /vision_config.colour_bias is 1/],
+    [{ vision_config: { ...tower, rotary_dim: 1 } }, /vision_config.rotary_dim is 1/],
     [{ vision_config: { ...tower, norm_type: 'none' } }, /vision_config.norm_type is "none"/],
     [{ vision_config: { ...tower, model_type: 'vit' } }, /vision_config.model_type is "vit"/],
     [{ vision_config: { ...tower, num_attention_heads: 5 } }, /24 numbers do not divide by 5 heads/],
@@ -276,7 +276,7 @@ test('what Llama 3.2 does not see is refused by name', () => {
   model.dispose();
   const { text_config: text, vision_config: tower } = readers.mllama.config as Record<string, object>;
   const changed: [object, RegExp][] = [
-    [{ vision_config: { ...tower, colour_bias: 1 } }, /vision_config.colour_bias is 1/],
+    [{ vision_config: { ...tower, rotary_dim: 1 } }, /vision_config.rotary_dim is 1/],
     [{ vision_config: { ...tower, vision_output_dim: 48 } }, /vision_output_dim is 48; 3 layers of 24 numbers/],
     [{ vision_config: { ...tower, intermediate_layers_indices: [0, 3] } }, /\[0, 3\] are none of 3 layers/],
     [{ vision_config: { ...tower, supported_aspect_ratios: [[1, 1]] } }, /supported_aspect_ratios is/],

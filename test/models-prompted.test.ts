@@ -320,12 +320,12 @@ test('siglip2: how well words fit a picture', async () => {
 test('what models that are asked about pictures do not serve is refused by name', () => {
   const refused: [string, object, RegExp][] = [
     ['sam', { prompt_encoder_config: { num_point_embeddings: 3 } }, /num_point_embeddings is 3/],
-    ['sam', { vision_config: { ...(prompted.sam.config.vision_config as object), shift: 2 } }, /shift is 2/],
+    ['sam', { vision_config: { ...(prompted.sam.config.vision_config as object), rotary_dim: 2 } }, /rotary_dim is 2/],
     ['sam', { prompt_encoder_config: { image_size: 64 } }, /prompt_encoder_config.image_size is 64/],
     ['clipseg', { extract_layers: [1, 4] }, /extract_layers is \[1,4\] .*; served are layers from 0 to 3/],
     ['clipseg', { conditional_layer: 2 }, /conditional_layer 2; served are/],
     ['siglip2', { vision_config: { num_patches: 20 } }, /vision_config.num_patches is 20; served are squares/],
-    ['owlvit', { box_bias: true }, /box_bias is true/],
+    ['owlvit', { rotary_dim: 2 }, /rotary_dim is 2/],
   ];
   for (const [name, more, message] of refused)
     assert.throws(

@@ -161,7 +161,7 @@ test('what models of scenes do not serve is refused by name', async () => {
     ['detr', { backbone_config: { model_type: 'swin' } }, /backbone_config.model_type is swin/],
     ['detr', { backbone_config: null, backbone: 'resnet26' }, /backbone is "resnet26"; served are resnet18/],
     ['upernet', { backbone_config: { model_type: 'beit' } }, /backbone_config.model_type is beit/],
-    ['upernet', { new_switch: 1 }, /new_switch is 1/],
+    ['upernet', { rotary_dim: 1 }, /rotary_dim is 1/],
     ['conditional_detr', { auxiliary_loss: true }, /auxiliary_loss is true/],
     ['deformable_detr', { position_embedding_type: 'rotary' }, /position_embedding_type is "rotary"/],
     ['deformable_detr', { backbone_config: { model_type: 'swin' } }, /backbone_config.model_type is swin/],

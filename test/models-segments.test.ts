@@ -150,7 +150,7 @@ test('what models of masks do not serve is refused by name', async () => {
     [inner({ out_features: ['stage5'] }), /out_features is \["stage5"\]; the network has 4 stages/],
     [inner({ out_features: ['stem', 'stage4'] }), /lets out what its stages begin with/],
     [inner({ model_type: 'beit' }), /backbone_config.model_type is beit/],
-    [inner({ new_switch: 3 }), /backbone_config.new_switch is 3/],
+    [inner({ rotary_dim: 3 }), /backbone_config.rotary_dim is 3/],
   ];
   for (const [change, message] of refused)
     assert.throws(
@@ -175,7 +175,7 @@ test('what models of masks do not serve is refused by name', async () => {
       (c) => ({ decoder_config: { ...c.decoder_config, auxiliary_loss: true } }),
       /decoder_config.auxiliary_loss is true/,
     ],
-    [(c) => ({ decoder_config: { ...c.decoder_config, new_switch: 3 } }), /decoder_config.new_switch is 3/],
+    [(c) => ({ decoder_config: { ...c.decoder_config, rotary_dim: 3 } }), /decoder_config.rotary_dim is 3/],
   ];
   for (const [change, message] of asked)
     assert.throws(

@@ -130,9 +130,9 @@ test('what models of sounds beside texts do not serve is refused by name', () =>
     [inner({ fusion_type: 'channel_map' }), /audio_config.fusion_type is "channel_map"/],
     [inner({ flatten_patch_embeds: false }), /audio_config.flatten_patch_embeds is false/],
     [inner({ patch_embed_input_channels: 2 }), /audio_config.patch_embed_input_channels is 2/],
-    [inner({ new_switch: 3 }), /audio_config.new_switch is 3/],
+    [inner({ rotary_dim: 3 }), /audio_config.rotary_dim is 3/],
     [inner({ hidden_size: 20 }), /audio_config.hidden_size is 20/],
-    [(c) => ({ text_config: { ...c.text_config, new_switch: 3 } }), /text_config.new_switch is 3/],
+    [(c) => ({ text_config: { ...c.text_config, rotary_dim: 3 } }), /text_config.rotary_dim is 3/],
     [(c) => ({ text_config: { ...c.text_config, is_decoder: true } }), /text_config.is_decoder is true/],
   ];
   for (const [change, message] of refused)

@@ -177,7 +177,7 @@ test('Moonshine writes what a folder says, window by window, and refuses what it
     [{ decoder_num_attention_heads: 2 }, /encoder_num_attention_heads is 4, decoder_num_attention_heads 2/],
     [{ encoder_num_key_value_heads: 2, decoder_num_key_value_heads: 2 }, /4 heads share keys of 2/],
     [{ rope_parameters: { rope_type: 'linear', rope_theta: 1e4, factor: 2 } }, /rope type "linear"/],
-    [{ echo: 3 }, /echo is 3/],
+    [{ rotary_dim: 3 }, /rotary_dim is 3/],
   ];
   for (const [more, message] of refused)
     assert.throws(

@@ -6,7 +6,7 @@ import { setProducts } from '../nn/quantize.js';
 import type { BuilderOptions } from '../nn/var-builder.js';
 import { noGrad } from '../tensor/autograd.js';
 import { wholeOrNothing } from '../tensor/scope.js';
-import { architecturesOf, Config } from './files/config.js';
+import { architecturesOf, Config, mattering } from './files/config.js';
 import type { ModelKind, ModelOptions, ModelRow } from './model-row.js';
 import { rowFor } from './registry.js';
 import { type LoadProgress, openModel, type OpenedModel } from './files/source.js';
@@ -59,7 +59,8 @@ function loaded<M extends Module>(path: string, options: LoadModelOptions): Load
   const { source } = opened;
   try {
     const { row, type } = familyOf(opened, options.kind);
-    const config = new Config(opened.json, source.format === 'gguf' ? path : `${path}/config.json`);
+    const where = source.format === 'gguf' ? path : `${path}/config.json`;
+    const config = new Config(opened.json, where, '', {}, mattering(opened.json));
     const kind = row.kindOf?.(config, source) ?? row.kind;
     const classes = architecturesOf(config);
     if (options.kind && kind !== options.kind)

@@ -420,6 +420,7 @@ export const BERT_FAMILIES: readonly ModelRow[] = [
     build: (c, source) => {
       const vb = inside(source, oldNorms(source), 'bert');
       if (c.get('position_embedding_type') === 'alibi') return jinaBert(c, source, vb);
+      c.only('embedding_size', c.count('hidden_size'));
       return bert(c, source, vb, bertConfig(c, false), BERT);
     },
   },

@@ -24,6 +24,9 @@ function falcon(c: Config): Features {
   const one = c.flag('multi_query', true);
   const kvHeads = fresh ? c.count('num_kv_heads', whole.heads) : one ? 1 : whole.heads;
   c.ignore('num_kv_heads', 'n_embed', 'n_head_kv');
+  c.only('apply_residual_connection_post_layernorm', false);
+  c.only('n_head', whole.heads);
+  c.only('n_layer', whole.layers);
   const s = checked(c, { ...whole, kvHeads });
   const norms = c.optional('num_ln_in_parallel_attn');
   const parallel = c.flag('parallel_attn', true) || fresh;

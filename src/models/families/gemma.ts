@@ -51,7 +51,8 @@ const gemma = family({
 
 function later(c: Config, kind: 'gemma2' | 'gemma3' | 'vaultgemma'): Features {
   const { s, act, biases } = common(c);
-  const period = c.optional('sliding_window_pattern') ?? c.optional('_sliding_window_pattern') ?? 6;
+  const hidden = c.optional('_sliding_window_pattern');
+  const period = c.optional('sliding_window_pattern') ?? hidden ?? 6;
   const rule =
     kind === 'gemma3' ? lastFull(period) : (i: number): string => (i % 2 === 0 ? 'sliding_attention' : full());
   const types = layerTypes(c, s.layers, rule);

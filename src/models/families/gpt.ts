@@ -98,6 +98,8 @@ const gptj = family({
   features: (c) => {
     const s = gptSizes(c);
     const rotated = c.optional('rotary_dim') ?? s.headDim;
+    c.only('scale_attn_weights', true);
+    c.only('rotary', true);
     return build('gptj', c, s, {
       norm: layerNorm(c, 'layer_norm_epsilon'),
       rope: fixedRope(s, rotated),
@@ -185,6 +187,11 @@ const starcoder2 = family({
   features: (c) => {
     const s = sizesOf(c);
     const windows = sameWindow(c, s.layers);
+    // Said once more by the files of the first ones.
+    c.only('activation_function', c.get('hidden_act'));
+    c.only('norm_type', 'layer_norm');
+    c.only('mlp_type', 'default');
+    c.ignore('layer_norm_epsilon');
     return build('starcoder2', c, s, {
       norm: layerNorm(c, 'norm_epsilon'),
       rope: ropeOf(c, s),

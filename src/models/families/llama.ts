@@ -48,6 +48,7 @@ export function llamaFeatures(c: Config): Features {
   const type = c.json.model_type as string;
   const biases = (BIASES[type] ?? BIASES.llama)(c);
   noBiases(c);
+  c.only('use_sliding_window', false);
   const s = sizesOf(c);
   const rope = ropeOf(c, s, { interleaved: type === 'helium' });
   // Some GGUF files of these layers go by distances.

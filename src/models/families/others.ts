@@ -157,7 +157,8 @@ function cohere(c: Config): Features {
   // transformers reads the mixture's stretched ropes under their new name alone.
   if (mixture && !c.has('rope_parameters')) c.only('rope_scaling');
   const second = type !== 'cohere';
-  const period = c.optional('sliding_window_pattern') ?? c.optional('_sliding_window_pattern') ?? 4;
+  const hidden = c.optional('_sliding_window_pattern');
+  const period = c.optional('sliding_window_pattern') ?? hidden ?? 4;
   const windows = second
     ? windowsBy(c, layerTypes(c, s.layers, lastFull(period)), c.optional('sliding_window') ?? 4096)
     : [];
@@ -214,6 +215,7 @@ const stablelm = family({
     const s = sizesOf(c);
     const norm = layerNorm(c, 'layer_norm_eps');
     const qk = c.flag('qk_layernorm', false);
+    c.ignore('norm_eps', 'rope_pct'); // of files' own programs, which say the same once more
     return build('stablelm', c, s, {
       norm,
       rope: ropeOf(c, s, { partial: 0.25 }),

@@ -130,7 +130,13 @@ function described(row: FamilyRow, config: Config, source: ModelSource): { featu
   const wrapped = row.wrappers?.types.includes(config.json.model_type as string) ? row.wrappers : undefined;
   const c = wrapped
     ? textConfig(config, wrapped.unsaid ?? `${String(config.json.model_type)}_text`)
-    : new ConfigReader(withoutUnread(config.json), config.where, '', defaultsOf(config.json.model_type));
+    : new ConfigReader(
+        withoutUnread(config.json),
+        config.where,
+        '',
+        defaultsOf(config.json.model_type),
+        config.matters,
+      );
   config.ignore(...Object.keys(config.json)); // the reader with defaults answers for them
   if (headed(config)) c.ignore('sentence_transformers', 'sbert_ce_default_activation_function');
   const own = row.features(c);
@@ -279,5 +285,5 @@ function textConfig(config: Config, unsaid: string): Config {
     ...text,
     ...(tied !== undefined && tied !== null && { tie_word_embeddings: tied }),
   };
-  return new ConfigReader(json, config.where, '', defaultsOf(json.model_type));
+  return new ConfigReader(json, config.where, '', defaultsOf(json.model_type), config.matters);
 }

@@ -1,11 +1,13 @@
 // A model's config as a reader that remembers what was asked for: a field that nobody honoured is refused by name.
 import { FormatError, UnsupportedError } from '../../base/errors.js';
 import { isActivation } from '../../nn/activation.js';
+import { CONFIG_NAMES, NAMES_VERSION } from './config-names.js';
 
 export type Json = Readonly<Record<string, any>>;
 
 /**
- * Fields without effect on the numbers of inference: training, bookkeeping, tokens, speed. A name may stand here only
+ * Fields without effect on the numbers of inference: training, bookkeeping, tokens, speed, and biases that a family has
+ * no switch for: those are there or not as their tensors are, and none of these is left over. A name may stand here only
  * if no family reads it as part of its arithmetic, or if the family that does asks for it before the check.
  */
 const HARMLESS = new Set(
@@ -27,8 +29,31 @@ const HARMLESS = new Set(
   cross_attention_hidden_size is_encoder_decoder unsloth_fixed unsloth_version use_flash_attn _attn_implementation
   attn_implementation _experts_implementation cache_implementation fused_ops gate_bias_init n_special
   predict_special_tokens is_llama_config rope_scaling_is_default ignore_keys_at_rope_validation
-  keys_to_ignore_at_inference base_model_tp_plan base_model_pp_plan language_config_name`.split(/\s+/),
+  keys_to_ignore_at_inference base_model_tp_plan base_model_pp_plan language_config_name _num_labels _commit_hash
+  _attn_implementation_autoset _attn_implementation_internal _flash_attn_2_enabled transformers.js_config
+  transformers_js_config neftune_noise_alpha output_past xla_device eos_token_ids tie_weights_ model_max_length
+  max_sequence_length max_seq_length seq_length language label_smoothing full_attn_mod interpolate_factor use_return_dict tokenizer_name
+  tokenizer_file attention_bias mlp_bias lm_head_bias qkv_bias use_qkv_bias use_bias bias`.split(/\s+/),
 );
+
+/** Whether a field of this name may change what a model answers. */
+export type Matters = (name: string) => boolean;
+/** Whether a version, 'major.minor' and more, is later than another. */
+function laterThan(version: string, than: string): boolean {
+  const [a, b] = [version, than].map((v) => v.split('.').map((part) => Number.parseInt(part, 10)));
+  return a[0] === b[0] ? a[1] > b[1] : a[0] > b[0];
+}
+/**
+ * Which fields may change what a config's model answers. Programs of transformers read no others than those known by
+ * name; a folder that brings programs of its own, or was written by a later transformers, may mean anything by any.
+ */
+export function mattering(json: Json): Matters {
+  const own =
+    isObject(json.auto_map) && Object.keys(json.auto_map).some((kind) => !/^Auto(Tokenizer|Processor)/.test(kind));
+  const { transformers_version: version } = json;
+  if (own || (typeof version === 'string' && laterThan(version, NAMES_VERSION))) return () => true;
+  return (name) => CONFIG_NAMES.has(name);
+}
 
 export const isObject = (v: unknown): v is Json => typeof v === 'object' && v !== null && !Array.isArray(v);
 const shown = (v: unknown): string => {
@@ -90,12 +115,15 @@ export class Config {
   readonly #prefix: string;
   /** What holds where the config leaves a field out; an explicit null leaves it out for good. */
   readonly #defaults: Json;
+  /** Which fields may change the answers: others are not refused; default all. */
+  readonly matters: Matters;
 
-  constructor(json: Json, where = 'config.json', prefix = '', defaults: Json = {}) {
+  constructor(json: Json, where = 'config.json', prefix = '', defaults: Json = {}, matters: Matters = () => true) {
     this.json = json;
     this.where = where;
     this.#prefix = prefix;
     this.#defaults = defaults;
+    this.matters = matters;
   }
   #name(name: string): string {
     return `${this.#prefix}${name}`;
@@ -196,7 +224,7 @@ export class Config {
     const v = this.get(name);
     if (v === undefined) return undefined;
     if (!isObject(v)) throw new FormatError(`${this.where}: ${this.#name(name)} is ${shown(v)}, not an object`);
-    const config = this.#inner.get(name) ?? new Config(v, this.where, `${this.#name(name)}.`);
+    const config = this.#inner.get(name) ?? new Config(v, this.where, `${this.#name(name)}.`, {}, this.matters);
     this.#inner.set(name, config);
     return config;
   }
@@ -217,10 +245,11 @@ export class Config {
   ignoreBooks(): void {
     this.ignore(...HARMLESS);
   }
-  /** Refuses fields that nobody asked for and that are not known to be harmless. */
+  /** Refuses fields that nobody asked for, that may matter and that are not known to be harmless. */
   refuseUnread(): void {
     for (const [name, value] of Object.entries(this.json)) {
       if (value === null || this.#read.has(name) || (this.#prefix === '' && HARMLESS.has(name))) continue;
+      if (!this.matters(name)) continue;
       throw new UnsupportedError(
         `${this.where}: ${this.#name(name)} is ${shown(value)}; nothing here honours this field, and the model's ` +
           'answers could depend on it',

@@ -29,6 +29,9 @@ export interface LoadProgress {
   readonly onProgress?: (done: number, total: number) => void;
 }
 
+/** What PyTorch's DataParallel writes before all names. */
+const WRAPPER = 'module.';
+
 /** Bytes of two tensors that are compared at a time. */
 const COMPARED = 2 ** 22;
 
@@ -244,7 +247,9 @@ export function openModel(path: string, options: OpenModelOptions = {}): OpenedM
   const file = openFolder(path);
   const close = (): void => file.close();
   try {
-    const stored = new Map(file.names.map((name) => [name, (): TensorRecord => file.record(name)] as const));
+    const wrapped = file.names.length > 0 && file.names.every((name) => name.startsWith(WRAPPER));
+    const own = (name: string): string => (wrapped ? name.slice(WRAPPER.length) : name);
+    const stored = new Map(file.names.map((name) => [own(name), (): TensorRecord => file.record(name)] as const));
     const { records, blocks } =
       kept === undefined || kept === null ? { records: stored, blocks: undefined } : withScales(config, kept, stored);
     const inBlocks = options.quantized === false ? undefined : blocks;

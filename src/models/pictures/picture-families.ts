@@ -402,7 +402,7 @@ function pictureLanguage(c: Config, source: ModelSource): PictureLanguage {
   vision.ignore('vocab_size');
   const json = adapted ? adapted(c.json) : c.json;
   const row = DECODER_FAMILIES.find((r) => r.types.includes(String(json.model_type))) as ModelRow<CausalLM>;
-  const text = row.build(new Config(json, c.where), source, {});
+  const text = row.build(new Config(json, c.where, '', {}, c.matters), source, {});
   return new PictureLanguage(text, { ...read(c, { source, vision, text }), imageToken });
 }
 export const PICTURE_LANGUAGE_FAMILIES: readonly ModelRow[] = [

@@ -281,7 +281,7 @@ const TEXT_UNSAID = {
 };
 function textOf(c: Config, vb: VarBuilder): Bert {
   const given = c.inner('text_config') ?? new Config({}, c.where);
-  const t = new Config(given.json, c.where, 'text_config.', TEXT_UNSAID);
+  const t = new Config(given.json, c.where, 'text_config.', TEXT_UNSAID, c.matters);
   ignoreBookkeeping(t);
   t.ignore('attention_probs_dropout_prob', 'hidden_dropout_prob', 'classifier_dropout', 'use_cache');
   t.only('model_type', 'bert');

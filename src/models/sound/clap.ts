@@ -242,7 +242,7 @@ function clap(c: Config, source: ModelSource): Clap {
   source.ignore(/\.(position_ids|token_type_ids|relative_position_index|num_batches_tracked)$/);
   const inner = (name: string): Config => c.inner(name) ?? new Config({}, c.where);
   const [given, a] = [inner('text_config'), inner('audio_config')];
-  const t = new Config(given.json, c.where, 'text_config.', TEXT_UNSAID);
+  const t = new Config(given.json, c.where, 'text_config.', TEXT_UNSAID, c.matters);
   ignoreBookkeeping(t);
   t.ignore('projection_hidden_act', 'fusion_num_hidden_layers', 'classifier_dropout', 'use_cache', 'vocab_size');
   t.ignore('attention_probs_dropout_prob', 'hidden_dropout_prob');
