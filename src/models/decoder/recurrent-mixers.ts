@@ -384,7 +384,10 @@ export class RecurrenceMixer extends Module {
     const value = convolved(step.withoutPads(all.narrow(2, 0, inner)), context, this.weight, this.bias);
     const [opened, speed] = this.gates.map((gate) => gate.forward(value));
     const rate = speed.mul(this.decay.softplus()).affine(-8, 0);
-    const first = step.rows(column(BEGINNING, (p) => (p === 0 ? 1 : 0))).reshape([-1, t, 1]);
+    const first = step
+      .rows(column(BEGINNING, (p) => (p === 0 ? 1 : 0)))
+      .reshape([-1, t, 1])
+      .cast('f32');
     const later = first.affine(-1, 1);
     const share = rate.affine(2, 0).exp().affine(-1, 1).sqrt().mul(later).add(first);
     const added = value.cast('f32').mul(opened).mul(share);
