@@ -1,5 +1,6 @@
 // A server for bench/serve.js to load: a model of a well-known shape with random weights behind the ordinary APIs.
 // node dist/bench/random-server.js --shape llama-3-8b --device cuda:0 --port 8080
+// --device idle is a GPU that computes nothing: how many tokens a second the host alone could serve.
 import { parseArgs } from 'node:util';
 import { ThreadedEngine } from '../src/engine/threaded-engine.js';
 import { serve, silentLog } from '../src/server/index.js';

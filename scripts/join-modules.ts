@@ -14,7 +14,7 @@ const HEADS = [
   ...['cli/main.js', 'io/byte-source.js', 'engine/builtin-model.js', 'engine/request.js'],
   ...['models/decoder/expert-divisions.js'],
   ...['driver/head-start.js', 'index.js', 'io/index.js', 'nn/index.js', 'tokenizers/index.js'],
-  ...['models/load.js', 'engine/language-model.js', 'models/index.js', 'engine/index.js'],
+  ...['engine/language-model.js', 'models/load.js', 'models/index.js', 'engine/index.js'],
   ...['driver/cuda.js', 'backends/gpu/gpu.js'],
 ];
 /** It acts when it is read, so that it is part of nothing. */

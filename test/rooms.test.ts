@@ -52,6 +52,8 @@ const IMPORT = /(?:^|\n)\s*(import|export)\s+(type\s+)?([^'";]*?)from\s+'([^']+)
 interface Import {
   readonly target: string;
   readonly typeOnly: boolean;
+  /** Read only when it is asked for. */
+  readonly late: boolean;
 }
 /** What a file imports when it runs: `import type` and lists of nothing but types fall away. */
 function importsOf(file: string): Import[] {
@@ -65,6 +67,7 @@ function importsOf(file: string): Import[] {
         .filter(Boolean) ?? [];
     return {
       target: m[4] ?? m[5],
+      late: m[5] !== undefined,
       typeOnly: m[2] !== undefined || (names.length > 0 && names.every((n) => n.startsWith('type '))),
     };
   });
@@ -159,6 +162,20 @@ test('files do not import each other in a circle, nor name each other in one out
   };
   for (const file of files) walk(file, []);
   assert.deepEqual(circles, [], `\n  ${circles.join('\n  ')}`);
+});
+
+test('a language model is opened without the files of models that see, hear or sort', () => {
+  const read = new Set<string>();
+  const walk = (file: string): void => {
+    if (read.has(file)) return;
+    read.add(file);
+    for (const i of importsOf(file))
+      if (!i.typeOnly && !i.late && i.target.startsWith('.')) walk(resolve(file, i.target));
+  };
+  walk('engine/language-model.ts');
+  assert.ok(read.has('models/families/llama.ts'), 'decoders are read');
+  const others = [...read].filter((f) => /^(media|models\/(vision|scenes|sound|pictures))\//.test(f));
+  assert.deepEqual(others, []);
 });
 
 test('CONTRIBUTING shows the house plan as it is', () => {

@@ -2,7 +2,8 @@
 import type { DType } from '../base/dtype.js';
 import { ArgumentError } from '../base/errors.js';
 import type { CausalLM } from '../models/index.js';
-import { loadModel } from '../models/load.js';
+import { loadBy } from '../models/load-by.js';
+import { byDecoders } from '../models/load-decoder.js';
 import { modelPath } from '../hub/index.js';
 import { Device } from '../tensor/device.js';
 import { wholeOrNothing } from '../tensor/scope.js';
@@ -101,11 +102,13 @@ export class LanguageModel {
       ...(experts && { experts }),
       ...(stages && { stages }),
     };
-    return wholeOrNothing(() => {
-      const { model } = loadModel<CausalLM>(path, { ...how, kind: 'decoder' });
-      model.cacheType = options.cacheType;
-      return new LanguageModel(model, loadTokenizer(path), options.decoder);
-    });
+    return byDecoders((find) =>
+      wholeOrNothing(() => {
+        const { model } = loadBy<CausalLM>(find, path, { ...how, kind: 'decoder' });
+        model.cacheType = options.cacheType;
+        return new LanguageModel(model, loadTokenizer(path), options.decoder);
+      }),
+    );
   }
   /** Where its weights are. */
   get device(): Device {

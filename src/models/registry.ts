@@ -28,6 +28,7 @@ import { MASKFORMER_FAMILIES } from './scenes/maskformer.js';
 import { UPER_NET_FAMILIES } from './scenes/uper-net.js';
 import { YOLOS_FAMILIES } from './scenes/yolos.js';
 import { MOBILE_BERT_FAMILIES } from './encoders/mobile-bert.js';
+import { namesOf } from './load-by.js';
 import type { ModelKind, ModelRow } from './model-row.js';
 import { PICTURE_WRITER_FAMILIES } from './pictures/picture-writer.js';
 import { PICTURE_LANGUAGE_FAMILIES } from './pictures/picture-families.js';
@@ -119,9 +120,6 @@ export const MODELS: readonly ModelRow[] = [
   ...CLIP_SEG_FAMILIES,
   ...OWL_FAMILIES,
 ];
-
-const namesOf = (row: ModelRow, format: ModelFormat): readonly string[] =>
-  format === 'gguf' ? (row.architectures ?? []) : row.types;
 
 /**
  * The row for a model_type (or, for GGUF, an architecture), of the kind that is asked for where there are several; one
