@@ -205,6 +205,10 @@ export class CausalLM extends Module {
       throw new ArgumentError(
         `${this.config.family}: token numbers have shape [${ids.shape.join(', ')}]; they must be (batch, time)`,
       );
+    if (cache !== undefined && !(cache instanceof DecoderCache))
+      throw new ArgumentError(
+        `${this.config.family}: the second argument is a cache that newCache() made, or undefined`,
+      );
     const [b, t] = ids.shape;
     const pads = this.#pads(b, t, cache, options.pads);
     const { mostKeys } = this.config;
