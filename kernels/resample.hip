@@ -1,11 +1,12 @@
-// Resizing: nearest neighbours and bilinear, under Candle's names and with its parameters, and the gradient. Launches:
-// src/backends/gpu/resample.ts.
+// Resizing: nearest neighbours and bilinear, under Candle's names and with its parameters, and the gradient; and axes by
+// tables, for every other way. Launches: src/backends/gpu/resample.ts.
 //
 // A thread makes one pixel of some planes, since all planes are read at the same places with the same weights; any
 // grid. info holds dims then strides of the source; w is dimension 2 and h dimension 3 of nearest2d, the other way
 // round of bilinear. bilinear_grad: each source pixel gathers from the pixels it was spread
 // to, so sums have one order.
 #include "block.h"
+#include "quotient.h"
 #include "settle.h"
 
 /** floor(i * scale) in double, never past the end. */
@@ -20,13 +21,13 @@ struct SomePlanes {
   u32 here;
   u64 image, channel, channels, image_step, channel_step;
   WICK_MEMBER SomePlanes(u64 i, u64 pixels, u64 planes) {
-    const u64 group = i / pixels;
+    const u64 group = quotient(i, pixels);
     pixel = i - group * pixels, first = group * PLANES;
     here = planes - first < PLANES ? (u32)(planes - first) : PLANES;
   }
   WICK_MEMBER void lie(u64 count, u64 of_image, u64 of_channel) {
     channels = count, image_step = of_image, channel_step = of_channel;
-    image = first / channels, channel = first - image * channels;
+    image = quotient(first, channels), channel = first - image * channels;
   }
   WICK_MEMBER u64 next() {
     const u64 at = image * image_step + channel * channel_step;
@@ -42,7 +43,7 @@ WICK_FN void nearest2d(u64 w_out, u64 h_out, double w_scale, double h_scale, con
   GRID_STRIDE(i, pixels * plane_groups(planes)) {
     SomePlanes some(i, pixels, planes);
     some.lie(x[1], xs[0], xs[1]);
-    const u64 row = some.pixel / h_out, y = nearest(row, w_scale, x[2]),
+    const u64 row = quotient(some.pixel, h_out), y = nearest(row, w_scale, x[2]),
               z = nearest(some.pixel - row * h_out, h_scale, x[3]);
     const S* from = src + y * xs[2] + z * xs[3];
     S v[PLANES];
@@ -93,7 +94,7 @@ WICK_FN void bilinear(u64 w_out, u64 h_out, bool corners, double step_h, double 
   GRID_STRIDE(i, pixels * plane_groups(planes)) {
     SomePlanes some(i, pixels, planes);
     some.lie(x[1], xs[0], xs[1]);
-    const u64 row = some.pixel / w_out;
+    const u64 row = quotient(some.pixel, w_out);
     const Between c = between((i64)(some.pixel - row * w_out), step_w, corners, (i64)x[3]),
                   r = between((i64)row, step_h, corners, (i64)x[2]);
     const u64 top = (u64)r.low * xs[2], bottom = (u64)r.high * xs[2], left = (u64)c.low * xs[3],
@@ -145,7 +146,7 @@ WICK_FN void bilinear_grad(const S* grad, S* dx, u64 planes, i64 h, i64 w, i64 h
   const u64 pixels = (u64)(h * w), shown_by = (u64)(h_out * w_out);
   GRID_STRIDE(i, pixels * plane_groups(planes)) {
     const SomePlanes some(i, pixels, planes);
-    const i64 y = (i64)(some.pixel / (u64)w), z = (i64)some.pixel - y * w;
+    const i64 y = (i64)quotient(some.pixel, (u64)w), z = (i64)some.pixel - y * w;
     const S* from = grad + some.first * shown_by;
     const Shown rows = shown(y, step_h, corners, h, h_out), cols = shown(z, step_w, corners, w, w_out);
     double sum[PLANES] = {};
@@ -165,5 +166,85 @@ WICK_FN void bilinear_grad(const S* grad, S* dx, u64 planes, i64 h, i64 w, i64 h
 #pragma unroll
     for (u32 k = 0; k < PLANES; k++)
       if (k < some.here) dx[(some.first + k) * pixels + some.pixel] = round_to<S>(sum[k]);
+  }
+}
+
+// ---- lines and planes by tables: what src/ops/taps.ts says, once per content in device memory ----
+
+/** dst[p, y, x] = src[p, rows[y], cols[x]], where rows count elements: a thread has V neighbours of some planes. */
+template <int V, class W>
+WICK_FN void placed(const W* src, W* dst, const i64* rows, const i64* cols, u64 planes, u64 plane, u64 h, u64 w) {
+  constexpr u32 P = V > 1 ? 4 : 8;
+  const u64 groups = w / V, pixels = h * groups;
+  GRID_STRIDE(i, (planes + P - 1) / P * pixels) {
+    const u64 some = quotient(i, pixels), first = some * P, pixel = i - some * pixels, y = quotient(pixel, groups),
+              x = (pixel - y * groups) * V;
+    const u32 here = planes - first < P ? (u32)(planes - first) : P;
+    const W* from = src + first * plane + (u64)rows[y];
+    u64 at[V];
+#pragma unroll
+    for (int v = 0; v < V; v++) at[v] = (u64)cols[x + v];
+    Pack<W> pack[P];
+#pragma unroll
+    for (u32 k = 0; k < P; k++)
+#pragma unroll
+      for (int v = 0; v < V; v++)
+        if (k < here) pack[k].v[v] = from[k * plane + at[v]];
+    W* to = dst + (first * h + y) * w + x;
+#pragma unroll
+    for (u32 k = 0; k < P; k++) {
+      if (k >= here) continue;
+      if constexpr (V > 1) store_pack(to + k * h * w, pack[k]);
+      else to[k * h * w] = pack[k].v[0];
+    }
+  }
+}
+
+/**
+ * [left, n, right] to [left, out, right]: element i of a line is a sum of weighted elements. The table: where the list
+ * of each begins and the last one ends, places, bits of weights (of doubles the upper halves, then the lower ones).
+ * A thread has V neighbours of some lines.
+ */
+template <int V, class D, class S>
+WICK_FN void taps(const S* src, D* dst, const i64* table, u64 left, u64 n, u64 out, u64 right) {
+  typedef compute_t<S> A;
+  constexpr u32 L = V > 1 ? 4 : 8;
+  const i64 total = table[out];
+  const i64 *places = table + out + 1, *weights = places + total;
+  const u64 width = right / V, line = n * right;
+  GRID_STRIDE(i, (left + L - 1) / L * out * width) {
+    const u64 row = quotient(i, width), some = quotient(row, out), o = row - some * out, r = (i - row * width) * V,
+              first = some * L;
+    const u32 here = left - first < L ? (u32)(left - first) : L;
+    const i64 begin = table[o], end = table[o + 1];
+    const S* from = src + first * line + r;
+    A sum[L][V];
+#pragma unroll
+    for (u32 k = 0; k < L; k++)
+#pragma unroll
+      for (int v = 0; v < V; v++) sum[k][v] = begin < end ? -(A)0 : (A)0;  // leaves the sign of a zero alone
+    ROLLED
+    for (i64 t = begin; t < end; t++) {
+      A weight;
+      if constexpr (sizeof(A) == 8) weight = bits_as<A>((u64)weights[t] << 32 | (u64)weights[total + t]);
+      else weight = bits_as<A>((u32)weights[t]);
+      const S* at = from + (u64)places[t] * right;
+      A x[L][V];
+#pragma unroll
+      for (u32 k = 0; k < L; k++)
+        if (k < here) load_v<V>(at + k * line, x[k]);
+#pragma unroll
+      for (u32 k = 0; k < L; k++)
+#pragma unroll
+        for (int v = 0; v < V; v++)
+          if (k < here) sum[k][v] = fmag(x[k][v], weight, sum[k][v]);
+    }
+    D* to = dst + (first * out + o) * right + r;
+#pragma unroll
+    for (u32 k = 0; k < L; k++)
+      if (k < here) {
+        if constexpr (V > 1) store_v<V>(to + k * out * right, sum[k]);
+        else to[k * out * right] = from_compute<D>(sum[k][0]);
+      }
   }
 }

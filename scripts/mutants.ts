@@ -94,6 +94,7 @@ const GUARDS: Readonly<Record<string, Guard>> = {
     ops: ['gather', 'indexSelect', 'indexAdd', 'scatter', 'scatterAdd', 'sliceScatter'],
     tests: ['kernels-structured', 'kernels-structured-golden', 'scatter-long'],
   },
+  'grid.hip': { ops: ['gridSampled', 'gridSampledInput', 'gridSampledMoved'], tests: ['resampled'] },
   'indexing.h': {
     ops: ['gather', 'indexAdd', 'scatterAdd'],
     tests: ['kernels-structured', 'kernels-structured-golden'],
@@ -109,7 +110,7 @@ const GUARDS: Readonly<Record<string, Guard>> = {
     ops: ['flagStarts', 'flagPlaces', 'flagTake', 'flagPut', 'flagRuns'],
     tests: ['tiles: flags', 'tiles: distinct', 'kernels-long: flags'],
   },
-  'pool.hip': { ops: ['avgPool2d', 'maxPool2d'], tests: ['kernels-structured'] },
+  'pool.hip': { ops: ['avgPool2d', 'maxPool2d', 'maxPool2dSpread'], tests: ['kernels-structured', 'resampled'] },
   'portable.h': { ops: ['exp', 'sum'], tests: ['kernels-conversions', 'kernels-structured'] },
   'recurrent.hip': { tests: ['recurrent'] },
   'portable/access.h': { ops: ['sum', 'softmax'], tests: ['kernels-structured', 'kernels-quantized'] },
@@ -124,6 +125,7 @@ const GUARDS: Readonly<Record<string, Guard>> = {
   'quant-blocks.h': { tests: ['kernels-quantized'] },
   'candle/quantized.hip': { tests: ['kernels-quantized'] },
   'candle/mmvq_gguf.hip': { tests: ['kernels-quantized'] },
+  'quotient.h': { ops: ['resampled', 'maxPool2d', 'gridSampled'], tests: ['resampled'] },
   'quant-vectors.h': { tests: ['kernels-quantized'] },
   'random.hip': { ops: ['randUniform', 'randNormal'], tests: ['kernels-conversions'] },
   'reduce.hip': {
@@ -131,8 +133,8 @@ const GUARDS: Readonly<Record<string, Guard>> = {
     tests: ['kernels-structured'],
   },
   'resample.hip': {
-    ops: ['upsampleNearest2d', 'upsampleBilinear2d'],
-    tests: ['kernels-structured', 'kernels-structured-golden'],
+    ops: ['upsampleNearest2d', 'upsampleBilinear2d', 'resampled'],
+    tests: ['kernels-structured', 'kernels-structured-golden', 'resampled'],
   },
   'rope.hip': { ops: ['rope', 'ropeI', 'ropeThd'], tests: ['kernels-structured'] },
   'scan.hip': { ops: ['cumsum'], tests: ['kernels-structured'] },

@@ -37,6 +37,7 @@ test('structs are as large, and stand where, the C++ compiler has them', {
     'Conv',
     'Drawing',
     'FewProduct',
+    'Grid',
     'Grouped',
     'NewLatent',
     'NewToken',

@@ -28,7 +28,16 @@ import { buildInputs, type Case, casesOf, runCase } from '../src/testing/cases.j
 
 const cpu = Device.cpu();
 /** Rows that GPUs alone have. */
-const OF_GPUS = new Set(['convFilter', 'deviations', 'spread']);
+const OF_GPUS = new Set([
+  'gridSampled',
+  'gridSampledInput',
+  'gridSampledMoved',
+  'maxPool2dSpread',
+  'resampled',
+  'convFilter',
+  'deviations',
+  'spread',
+]);
 const deviceOf = ({ row }: Case): Device => (OF_GPUS.has(row.name) ? Device.get('sim:32') : cpu);
 
 /** Ops that must read an example's numbers to know what to do: how many results, how many rounds. */

@@ -146,7 +146,6 @@ export class Upsample extends Layer {
   forward(x: Tensor): Tensor {
     const { mode = 'nearest', alignCorners = false } = this.options;
     const to = this.#pictureSize(x);
-    if (to && mode === 'nearest' && !alignCorners) return x.upsampleNearest2d(to);
     return to && mode === 'bilinear' ? x.upsampleBilinear2d(to, { alignCorners }) : x.interpolate(this.options);
   }
   /** The size of pictures that two kernels reach: a given one, or whole multiples, where steps are the scale's. */

@@ -2,7 +2,7 @@
 // rows.
 import { type DType, INTS, isFloat, REALS } from '../base/dtype.js';
 import { ArgumentError, DTypeError, ShapeError } from '../base/errors.js';
-import { formatShape, normalizeDim, sameShape, type Shape } from '../base/shape.js';
+import { formatShape, normalizeDim, sameShape, type Shape, sizeOf } from '../base/shape.js';
 import type { Tensor } from '../tensor/tensor.js';
 import { wide } from './composites.js';
 import { composite, requireNumbers, requireOptions, requireShare, requireTensor, requireWhole } from './kernel-row.js';
@@ -14,6 +14,8 @@ import {
   type InputSpec,
   ulps,
 } from './op.js';
+import { resampledBy } from './resampled.js';
+import type { TapAxis } from './taps.js';
 
 /** What becomes of the losses of all elements: their mean, their sum, or nothing. */
 export type Reduction = 'mean' | 'sum' | 'none';
@@ -164,17 +166,16 @@ function softCrossEntropy(x: Tensor, target: Tensor, o: CrossEntropyOptions): Te
   });
 }
 
+type Mirrored = Exclude<PadMode, 'constant'>;
 /** The elements that stand before a dimension, or behind it. */
-const SIDES: Readonly<
-  Record<Exclude<PadMode, 'constant'>, (x: Tensor, dim: number, size: number, behind: boolean) => Tensor>
-> = {
+const SIDES: Readonly<Record<Mirrored, (x: Tensor, dim: number, size: number, behind: boolean) => Tensor>> = {
   replicate: (x, dim, size, behind) =>
     x.narrow(dim, behind ? x.shape[dim] - 1 : 0, 1).broadcastTo(x.shape.map((n, i) => (i === dim ? size : n))),
   circular: (x, dim, size, behind) => x.narrow(dim, behind ? 0 : x.shape[dim] - size, size),
   reflect: (x, dim, size, behind) => x.narrow(dim, behind ? x.shape[dim] - 1 - size : 1, size).flip(dim),
 };
 
-function padDim(x: Tensor, dim: number, before: number, after: number, mode: Exclude<PadMode, 'constant'>): Tensor {
+function requirePads(x: Tensor, dim: number, before: number, after: number, mode: Mirrored): void {
   const n = x.shape[dim];
   if (
     before < 0 ||
@@ -187,6 +188,21 @@ function padDim(x: Tensor, dim: number, before: number, after: number, mode: Exc
       `padMode: ${mode} cannot add ${before} and ${after} to dimension ${dim} of ${formatShape(x.shape)}`,
     );
   }
+}
+/** All dimensions at once, where GPUs have a kernel that finds elements by tables. */
+function padAtOnce(x: Tensor, pads: readonly number[], mode: Mirrored): Tensor | undefined {
+  const count = pads.length / 2;
+  const served = x.device.backend.gpu && REALS.some((d) => d === x.dtype);
+  if (!served || x.size === 0 || count > 3 || !pads.some((n) => n > 0)) return undefined;
+  const axes = x.shape.slice(x.rank - count).map((from, i): TapAxis => {
+    const [before, after] = pads.slice(2 * (count - 1 - i));
+    return { rule: mode, from, to: from + before + after, step: before, align: false };
+  });
+  const lead = x.shape.slice(0, x.rank - count);
+  const planes = x.reshape([sizeOf(lead), 1, ...axes.map((a) => a.from)]);
+  return planes.resampled(resampledBy(axes)).reshape([...lead, ...axes.map((a) => a.to)]);
+}
+function padDim(x: Tensor, dim: number, before: number, after: number, mode: Mirrored): Tensor {
   const sides = [before, after].map((size, i) => (size > 0 ? [SIDES[mode](x, dim, size, i === 1)] : []));
   const [first, ...rest] = [...sides[0], x, ...sides[1]];
   return rest.length === 0 ? first : first.cat(rest, dim);
@@ -351,6 +367,9 @@ export const functional = rows({
         throw new ArgumentError(
           `padMode: ${formatShape(pads)} is not a list of whole pairs for at most ${x.rank} dimensions`,
         );
+      for (let k = 0; k < pads.length; k += 2) requirePads(x, x.rank - 1 - k / 2, pads[k], pads[k + 1], mode);
+      const atOnce = padAtOnce(x, pads, mode);
+      if (atOnce) return atOnce;
       let out = x;
       for (let k = 0; k < pads.length; k += 2) out = padDim(out, x.rank - 1 - k / 2, pads[k], pads[k + 1], mode);
       return out;

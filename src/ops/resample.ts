@@ -20,7 +20,9 @@ import {
 declare module './op.js' {
   interface KernelFacts {
     /** How places between pixels are filled. */
-    resample: { readonly kind: 'nearest' | 'bilinear' | 'bilinearBackward' };
+    resample: {
+      readonly kind: 'nearest' | 'bilinear' | 'bilinearBackward' | 'taps' | 'grid' | 'gridInput' | 'gridMoved';
+    };
   }
 }
 

@@ -14,6 +14,7 @@ import { formulaOps } from './formulas.js';
 import { fourierOps } from './fourier.js';
 import { functional } from './functional.js';
 import { fusedOps } from './fused.js';
+import { gridOps } from './grid.js';
 import { imageOps } from './image.js';
 import { indexing } from './indexing.js';
 import { integerOps } from './integer.js';
@@ -31,6 +32,7 @@ import { quantized } from './quantized.js';
 import { random } from './random.js';
 import { reduceOps, scanOps } from './reduce.js';
 import { resample } from './resample.js';
+import { resampledOps } from './resampled.js';
 import { rope } from './rope.js';
 import { runningOps } from './running.js';
 import { searchOps } from './search.js';
@@ -62,6 +64,7 @@ export const OPS = {
   ...conv,
   ...pool,
   ...resample,
+  ...resampledOps,
   ...sort,
   ...pickOps,
   ...countOps,
@@ -81,6 +84,7 @@ export const OPS = {
   ...statisticsOps,
   ...windowOps,
   ...imageOps,
+  ...gridOps,
   ...linalgOps,
   ...matrixOps,
   ...fourierOps,

@@ -26,6 +26,7 @@ import { WEIGHTS, planQuantized } from './quantized.js';
 import { FILL, planCast, planCopy, planFill } from './movement.js';
 import { DISTANCE, planDistance } from './distance.js';
 import { FOURIER, planFourier } from './fourier.js';
+import { GRID } from './grid.js';
 import { NORM, planNorm } from './norm.js';
 import type { Served } from './libraries.js';
 import { PICK, planPick } from './pick.js';
@@ -111,6 +112,7 @@ export const FAMILY_MODULES: readonly KernelModule[] = [
   GEMM_HOPPER,
   POOL,
   RESAMPLE,
+  GRID,
   INDEXING,
   NORM,
   RANDOM,

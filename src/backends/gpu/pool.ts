@@ -1,10 +1,10 @@
 // Pooling: kernels/pool.hip.
 import type { DType } from '../../base/dtype.js';
-import { CTYPE, KernelModule, Struct } from '../../kernels/declare.js';
+import { CTYPE, KernelModule, REAL_TYPES, Struct } from '../../kernels/declare.js';
 import type { RowOf } from '../../ops/op.js';
 import type { PoolParams } from '../../ops/pool.js';
 import { CONV_TYPES } from './conv.js';
-import { type FamilyPlan, launch, type Launches, places, single, strideGrid } from './plan.js';
+import { ceilDiv, type FamilyPlan, launch, type Launches, places, single, strideGrid } from './plan.js';
 
 export const POOL = new KernelModule('pool');
 /** Pairs are height then width. */
@@ -16,13 +16,30 @@ const SHAPE = new Struct('Pool', {
   padding: ['i64', 2],
 });
 const KINDS = ['avg', 'max', 'argmax'] as const;
+/** A thread has so many planes: POOL_PLANES. */
+const PLANES = 4;
 const windows = POOL.declare({
   each: { kind: KINDS, dtype: CONV_TYPES },
   symbol: ({ kind, dtype }) => `pool_${kind}_${dtype}`,
   body: ({ kind, dtype: d }) => ({
     threads: 256,
-    params: { src: `const ${CTYPE[d]}*`, dst: kind === 'argmax' ? 'u32*' : `${CTYPE[d]}*`, numel: 'u64', p: SHAPE },
+    params: { src: `const ${CTYPE[d]}*`, dst: kind === 'argmax' ? 'u32*' : `${CTYPE[d]}*`, planes: 'u64', p: SHAPE },
     call: `pool_${kind}`,
+  }),
+});
+
+/** What flows back from windows to the places of their largest elements. */
+const spread = POOL.declare({
+  each: { dtype: REAL_TYPES },
+  symbol: ({ dtype }) => `pool_spread_${dtype}`,
+  body: ({ dtype: d }) => ({
+    threads: 256,
+    params: {
+      ...{ places: 'const u32*', grad: `const ${CTYPE[d]}*`, dst: `${CTYPE[d]}*` },
+      planes: 'u64',
+      p: SHAPE,
+    },
+    call: 'pool_spread',
   }),
 });
 
@@ -38,14 +55,26 @@ export function poolLaunch(
   padding: readonly number[],
 ): Launches {
   const dtype = d as (typeof CONV_TYPES)[number];
-  const numel = planes * output[0] * output[1];
-  const args = { ...places('src', 'dst'), numel, p: { input, output, kernel, stride, padding } };
-  return single(launch(windows, { kind, dtype }, strideGrid(numel), 256, args));
+  const threads = ceilDiv(planes, PLANES) * output[0] * output[1];
+  const args = { ...places('src', 'dst'), planes, p: { input, output, kernel, stride, padding } };
+  return single(launch(windows, { kind, dtype }, strideGrid(threads), 256, args));
 }
 
-export const planPool: FamilyPlan<RowOf<'pool'>, PoolParams> = (p, row, [x], [out], { kernel, stride, padding }) => {
+export const planPool: FamilyPlan<RowOf<'pool'>, PoolParams> = (p, row, inputs, [out], params) => {
+  const [[x, ids], { kernel, stride, padding }] = [inputs, params];
+  if (row.kernel.kind === 'spread') {
+    const [n, c, h, w] = out.layout.shape;
+    const dtype = out.dtype as (typeof REAL_TYPES)[number];
+    const sizes = { input: [h, w], output: x.layout.shape.slice(2), kernel, stride, padding };
+    const args = { ...places('places', 'grad', 'dst'), planes: n * c, p: sizes };
+    const threads = strideGrid(ceilDiv(n * c, PLANES) * h * w);
+    return p.run(single(launch(spread, { dtype }, threads, 256, args)), {
+      ...{ places: p.dense(ids), grad: p.dense(x), dst: out },
+    });
+  }
   const [n, c, h, w] = x.layout.shape;
   const output = out.layout.shape.slice(2);
-  const launches = poolLaunch(row.kernel.kind, x.dtype, n * c, [h, w], output, kernel, stride, padding);
+  const { kind } = row.kernel;
+  const launches = poolLaunch(kind, x.dtype, n * c, [h, w], output, kernel, stride, padding);
   p.run(launches, { src: p.dense(x), dst: out });
 };

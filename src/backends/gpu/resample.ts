@@ -1,9 +1,27 @@
 // Resizing of pictures: kernels/resample.hip.
 import type { DType } from '../../base/dtype.js';
-import { KernelModule, REAL_TYPES, typed } from '../../kernels/declare.js';
+import { bytesOf } from '../../base/dtype.js';
+import { sizeOf } from '../../base/shape.js';
+import { computeDType, CTYPE, KernelModule, REAL_TYPES, typed, WORDS } from '../../kernels/declare.js';
 import type { RowOf } from '../../ops/op.js';
+import type { GridParams } from '../../ops/grid.js';
+import { axesOf, type ResampledParams, tapsAlong } from '../../ops/resampled.js';
+import { showsOne, type TapAxis, type Taps, tapsOf } from '../../ops/taps.js';
+import type { View } from '../backend.js';
+import { planGrid } from './grid.js';
 import { CONV_TYPES } from './conv.js';
-import { ceilDiv, type FamilyPlan, launch, type Launches, places, single, strideGrid } from './plan.js';
+import {
+  aligned16,
+  ceilDiv,
+  type FamilyPlan,
+  launch,
+  type Launches,
+  packOf,
+  places,
+  type Planner,
+  single,
+  strideGrid,
+} from './plan.js';
 
 export const RESAMPLE = new KernelModule('resample');
 const picture = (T: string) => ({ info: 'const size_t*', src: `const ${T}*`, dst: `${T}*` }) as const;
@@ -40,6 +58,39 @@ const bilinearGrad = RESAMPLE.forTypes(REAL_TYPES, 'bilinear_grad', (T) => ({
   call: 'bilinear_grad',
   given: 'grad, dx, planes, h, w, h_out, w_out, corners != 0, step_h, step_w',
 }));
+
+/** What is read, and what is written where that is another type. */
+const TAP_TYPES = ['f32', 'f64', 'f16', 'bf16', 'f16_f32', 'bf16_f32', 'f32_f16', 'f32_bf16'] as const;
+const WIDTHS = ['one', 'packs'] as const;
+const taps = RESAMPLE.declare({
+  each: { types: TAP_TYPES, width: WIDTHS },
+  symbol: ({ types, width }) => `taps_${width}_${types}`,
+  body: ({ types, width }) => {
+    const [from, to = from] = types.split('_') as (typeof REAL_TYPES)[number][];
+    return {
+      threads: 256,
+      params: {
+        ...{ src: `const ${CTYPE[from]}*`, dst: `${CTYPE[to]}*`, table: 'const i64*' },
+        ...typed('u64', 'left', 'n', 'out', 'right'),
+      },
+      // Packs are of one type.
+      call: `taps<${width === 'packs' && from === to ? packOf(from) : 1}>`,
+    };
+  },
+});
+const placed = RESAMPLE.declare({
+  each: { bytes: [2, 4, 8], width: WIDTHS },
+  symbol: ({ bytes, width }) => `placed_${width}_${WORDS[bytes]}`,
+  body: ({ bytes, width }) => ({
+    threads: 256,
+    params: {
+      ...{ src: `const ${WORDS[bytes]}*`, dst: `${WORDS[bytes]}*` },
+      ...typed('const i64*', 'rows', 'cols'),
+      ...typed('u64', 'planes', 'plane', 'h', 'w'),
+    },
+    call: `placed<${width === 'packs' ? 16 / bytes : 1}>`,
+  }),
+});
 
 type Type = (typeof CONV_TYPES)[number];
 /** A thread makes one pixel of so many planes: PLANES. */
@@ -113,11 +164,96 @@ export function bilinearGradLaunch(
   );
 }
 
+type Real = (typeof REAL_TYPES)[number];
+/** Planes [planes, h, w] shown at other places: numbers of rows and columns of the source. Buffers: src, dst, rows, cols. */
+export function placedLaunch(
+  d: DType,
+  planes: number,
+  [h, w]: readonly number[],
+  [rows, cols]: readonly (readonly number[])[],
+  aligned: boolean,
+): Launches {
+  const bytes = bytesOf(d) as 2 | 4 | 8;
+  const packs = aligned && cols.length % (16 / bytes) === 0;
+  const threads = ceilDiv(planes, packs ? 4 : 8) * rows.length * (cols.length / (packs ? 16 / bytes : 1));
+  const sizes = { planes, plane: h * w, h: rows.length, w: cols.length };
+  const args = { ...places('src', 'dst', 'rows', 'cols'), ...sizes };
+  return single(launch(placed, { bytes, width: packs ? 'packs' : 'one' }, strideGrid(threads), 256, args));
+}
+/** Lines [left, n, right] made of weighted elements: [left, out, right]. Buffers: src, dst, table. */
+export function tapsLaunch(
+  from: Real,
+  to: Real,
+  left: number,
+  n: number,
+  out: number,
+  right: number,
+  aligned: boolean,
+): Launches {
+  const types = (from === to ? from : `${from}_${to}`) as (typeof TAP_TYPES)[number];
+  const packs = aligned && from === to && right % packOf(from) === 0;
+  const threads = ceilDiv(left, packs ? 4 : 8) * out * (right / (packs ? packOf(from) : 1));
+  const args = { ...places('src', 'dst', 'table'), left, n, out, right };
+  return single(launch(taps, { types, width: packs ? 'packs' : 'one' }, strideGrid(threads), 256, args));
+}
+/** The table that the kernel reads. */
+export function tableOf({ starts, places: at, weights }: Taps, wide: boolean): number[] {
+  if (!wide) return [...starts, ...at, ...new Uint32Array(Float32Array.from(weights).buffer)];
+  const halves = new Uint32Array(Float64Array.from(weights).buffer);
+  return [...starts, ...at, ...weights.map((_, i) => halves[2 * i + 1]), ...weights.map((_, i) => halves[2 * i])];
+}
+
+/** Two axes that show elements as they are take one pass; others a pass each, in f32 where elements are smaller. */
+function planTaps(p: Planner, x: View, out: View, params: ResampledParams): void {
+  if (out.layout.size === 0) return;
+  const axes = axesOf(params);
+  const lead = x.layout.shape[0] * x.layout.shape[1];
+  const shown = !params.backward && axes.slice(-2).every(showsOne) ? axes.slice(-2) : [];
+  const isSame = ({ rule, from, to }: TapAxis): boolean => rule === 'same' && from === to;
+  const passes = axes.slice(0, axes.length - shown.length).flatMap((axis, i) => (isSame(axis) ? [] : [{ axis, i }]));
+  const sizes = axes.map((a) => (params.backward ? a.to : a.from));
+  const middle = passes.length + Number(shown.length > 0) > 1 ? (computeDType(x.dtype) as Real) : x.dtype;
+  let from = p.dense(x);
+  passes.forEach(({ axis, i }, k) => {
+    const last = k === passes.length - 1 && shown.length === 0;
+    const made = tapsAlong(axis, params.backward);
+    const [left, n, right] = [lead * sizeOf(sizes.slice(0, i)), sizes[i], sizeOf(sizes.slice(i + 1))];
+    sizes[i] = made.starts.length - 1;
+    // What is shown as it is afterwards may be rounded before.
+    const dst = last ? out : p.make([left, sizes[i], right], shown.length > 0 ? x.dtype : middle);
+    const launches = tapsLaunch(
+      ...([from.dtype, dst.dtype] as [Real, Real]),
+      ...([left, n, sizes[i], right] as const),
+      aligned16(from, dst),
+    );
+    p.run(launches, { src: from, dst, table: { upload: tableOf(made, x.dtype === 'f64') } });
+    from = dst;
+  });
+  if (shown.length > 0) {
+    const [rows, cols] = (shown.length === 1 ? [undefined, shown[0]] : shown).map((a) => (a ? tapsOf(a).places : [0]));
+    const [h, w] = [shown.length === 1 ? 1 : shown[0].from, shown[shown.length - 1].from];
+    const planes = lead * sizeOf(sizes.slice(0, axes.length - shown.length));
+    p.run(placedLaunch(x.dtype, planes, [h, w], [rows, cols], aligned16(out)), {
+      ...{ src: from, dst: out, rows: { upload: rows.map((y) => y * w) }, cols: { upload: cols } },
+    });
+  } else if (passes.length === 0) p.copy(from, out);
+}
+
 interface Params {
   readonly alignCorners?: boolean;
   readonly scale?: readonly number[] | null;
 }
-export const planResample: FamilyPlan<RowOf<'resample'>, Params> = (p, { kernel: { kind } }, [x], [out], params) => {
+export const planResample: FamilyPlan<RowOf<'resample'>, Params & ResampledParams & GridParams> = (
+  p,
+  row,
+  inputs,
+  outputs,
+  params,
+) => {
+  const { kind } = row.kernel;
+  if (kind.startsWith('grid')) return planGrid(p, row, inputs, outputs, params);
+  const [[x], [out]] = [inputs, outputs];
+  if (kind === 'taps') return planTaps(p, x, out, params);
   const { shape, strides } = x.layout;
   const planes = shape[0] * shape[1];
   const [input, output] = [shape.slice(2), out.layout.shape.slice(2)];
