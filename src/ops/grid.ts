@@ -3,6 +3,7 @@ import type { DType } from '../base/dtype.js';
 import { DTypeError, ShapeError } from '../base/errors.js';
 import { formatShape, sameShape } from '../base/shape.js';
 import type { Tensor } from '../tensor/tensor.js';
+import { movedGrads } from './grid-places.js';
 import { kernel, numbers } from './kernel-row.js';
 import {
   rows,
@@ -199,7 +200,8 @@ export const gridOps = rows({
     ...FACTS,
     kernel: { kind: 'gridMoved' },
     formula: 'what flows back to the numbers of the grid, over all channels',
-    noGrad: 'gradients of the grid have none of their own, as in PyTorch',
+    grad: ({ inputs: [x, grid, flow], grad, params: p }: GradContext<GridParams>): Grads =>
+      movedGrads(x, grid, flow, grad, p),
     ulp: 256,
     loose: 'sums of differences of neighbours cancel, and a unit of a place in the grid is many of what stands there',
     infer: ([x, grid, grad]: readonly Sig[]): readonly Sig[] => {

@@ -7,6 +7,7 @@ import { wide } from './composites.js';
 import { alike, composite, requireDType, requireOptions, requireWhole } from './kernel-row.js';
 import { type CompositeSample, type InputSpec, rows, ulps } from './op.js';
 import { GRID_DTYPES } from './grid.js';
+import { type ReadAt, readerOf, mirrored } from './grid-places.js';
 import { resampledBy } from './resampled.js';
 import { nearestPlace, type TapAxis, type TapRule, tapsOf } from './taps.js';
 import { type Sizes, sizesOf } from './window.js';
@@ -140,16 +141,6 @@ function interpolateOf(x: Tensor, o: InterpolateOptions): Tensor {
   return mode.startsWith('nearest') ? run(x) : wide(x, run);
 }
 
-/** Places mirrored into a dimension of n, at the centers of its outer pixels or at their edges. */
-function mirrored(at: Tensor, n: number, align: boolean): Tensor {
-  const [low, span] = align ? [0, n - 1] : [-0.5, n];
-  if (span === 0) return at.zerosLike();
-  const away = at.affine(1, -low).abs();
-  const extra = away.fmod(span);
-  const odd = away.div(span).floor().remainder(2).eq(1);
-  return odd.where(extra.affine(-1, span + low), extra.affine(1, low));
-}
-
 /** Keys' cubic of distances up to 1, or from 1 to 2. */
 function cubicWeight(t: Tensor, near: boolean): Tensor {
   const a = -0.75;
@@ -189,32 +180,6 @@ function checkGrid(x: Tensor, grid: Tensor, mode: GridMode, paddingMode: string)
       `gridSample: grid ${formatShape(grid.shape)} does not fit ${formatShape(x.shape)}: a place of as many numbers ` +
         'as there are spatial dimensions for each element of the result',
     );
-}
-
-/** Gives the numbers at whole places (n, count) by dimension, 0 outside, times their weight: (n, c, count). */
-type ReadAt = (places: readonly Tensor[], weight?: Tensor) => Tensor;
-function readerOf(x: Tensor): ReadAt {
-  const [n, c, ...sizes] = x.shape;
-  const flat = x.reshape([n, c, -1]);
-  // Corners share their places along each dimension: what is asked of one is kept.
-  const known = new Map<Tensor, { readonly inside: Tensor; readonly index: Tensor }>();
-  const along = (t: Tensor, i: number): { readonly inside: Tensor; readonly index: Tensor } => {
-    const last = sizes[i] - 1;
-    const made = known.get(t) ?? {
-      inside: t.ge(0).logicalAnd(t.le(last)),
-      index: t.detach().clamp(0, last).cast('i64'), // NaN, which is not inside, becomes 0
-    };
-    known.set(t, made);
-    return made;
-  };
-  return (places, weight) => {
-    const all = places.map(along);
-    const inside = all.map((p) => p.inside).reduce((a, b) => a.logicalAnd(b));
-    const index = all.map((p) => p.index).reduce((sum, t, i) => sum.affine(sizes[i], 0).add(t));
-    const taken = flat.gather(2, index.unsqueeze(1).broadcastTo([n, c, index.shape[1]]));
-    const kept = inside.unsqueeze(1).where(taken, x.constant(0));
-    return weight ? kept.mul(weight.unsqueeze(1)) : kept;
-  };
 }
 
 /** How each mode reads at places (n, count) by dimension; `within` brings a place into its dimension. */
