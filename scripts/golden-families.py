@@ -10,6 +10,7 @@ from transformers import AutoModelForSeq2SeqLM, AutoModelForSequenceClassificati
 from transformers import AutoModelForAudioClassification, AutoModelForCTC, AutoModelForImageTextToText
 from transformers import AutoModelForSpeechSeq2Seq
 from transformers import AutoModelForImageClassification, DeiTForImageClassification, T5EncoderModel
+from transformers import AutoModelForVideoClassification
 from transformers import BlipForConditionalGeneration, BlipForImageTextRetrieval
 from transformers import DeiTForImageClassificationWithTeacher, LevitForImageClassification
 from transformers import LevitForImageClassificationWithTeacher
@@ -462,6 +463,9 @@ ENCODERS = {
     'decoder-gemma3-b': ('gemma3_text', dict(num_key_value_heads=2, head_dim=16, num_hidden_layers=2, sliding_window=8,
                                              use_bidirectional_attention=True, query_pre_attn_scalar=16,
                                              layer_types=['sliding_attention', 'full_attention'])),
+    'privacy': ('openai_privacy_filter', dict(num_key_value_heads=2, head_dim=16, sliding_window=4, num_local_experts=4,
+                                              num_experts_per_tok=2)),
+    'clip_text': ('clip_text_model', {}),
     'esm': ('esm', dict(pad_token_id=1, mask_token_id=9, token_dropout=True, position_embedding_type='rotary')),
     'esm-b': ('esm', dict(pad_token_id=1, mask_token_id=9, emb_layer_norm_before=True, max_position_embeddings=60)),
     'roformer': ('roformer', dict(embedding_size=20)),
@@ -597,6 +601,9 @@ TOKENS = {
         'distilbert-c': ('distilbert', dict(dim=48, n_layers=1, n_heads=4, hidden_dim=64, num_labels=2)),
         'qwen2-c': ('qwen2', {**SHORT, 'num_key_value_heads': 2, 'num_labels': 3}),
         'gpt2-c': ('gpt2', {**SHORT, 'num_labels': 2}),
+        'privacy-c': ('openai_privacy_filter', {
+            **SHORT, 'num_key_value_heads': 1, 'head_dim': 8, 'sliding_window': 3, 'num_local_experts': 4, 'num_labels': 5,
+            'num_experts_per_tok': 3, 'rms_norm_eps': 1e-3}),
         't5-c': ('t5', dict(SHORT_T5, num_labels=3)),
         'xlnet-c': ('xlnet', dict(XLNET, num_labels=2)),
     }),
@@ -792,6 +799,11 @@ VISION = {
         'swinv2': ('swinv2', {**SWIN, 'image_size': 28, 'window_size': 5}),
         'resnet': ('resnet', dict(STAGES, embedding_size=8)),
         'convnext': ('convnext', dict(STAGES, num_stages=3)),
+        'dinov3_convnext': ('dinov3_convnext', dict(hidden_sizes=[8, 12, 16], depths=[1, 2, 1], hidden_act='relu')),
+        'ijepa': ('ijepa', PLAIN),
+        'videomae': ('videomae', dict(PLAIN, num_frames=5, qv_bias=False)),
+        'clip_vision': ('clip_vision_model', dict(PLAIN, hidden_act='quick_gelu')),
+        'siglip_vision': ('siglip_vision_model', PLAIN),
         'dinov3_vit': ('dinov3_vit', dict(PLAIN, image_size=20)),
         'dinov3_vit-b': ('dinov3_vit', dict(PLAIN, num_register_tokens=3, use_gated_mlp=True, mlp_bias=False,
                                             key_bias=True, value_bias=False, proj_bias=False, rope_theta=30.0,
@@ -832,6 +844,7 @@ VISION = {
         'segformer-d': ('segformer', dict(SEGMENTED, sr_ratios=[4, 1], hidden_act='relu', mlp_ratios=[1, 3],
                                           reshape_last_stage=False)),
         'convnext-c': ('convnext', dict(STAGES, num_stages=3, layer_scale_init_value=0.0, hidden_act='relu')),
+        'ijepa-c': ('ijepa', dict(PLAIN, qkv_bias=False, hidden_act='relu')),
         'convnextv2-c': ('convnextv2', dict(STAGES, num_stages=3)),
         'bit-c': ('bit', BIT),
         'bit-d': ('bit', dict(BIT, layer_type='bottleneck', global_padding='same', embedding_dynamic_padding=True,
@@ -867,6 +880,10 @@ VISION = {
         'mobilevitv2-d': ('mobilevitv2', dict(MOBILE2, output_stride=16, ffn_multiplier=3, hidden_act='relu',
                                               patch_size=3, conv_kernel_size=5, layer_norm_eps=1e-2)),
     },
+    AutoModelForVideoClassification: {
+        'videomae-c': ('videomae', dict(PLAIN, num_frames=4, hidden_act='relu')),
+        'videomae-d': ('videomae', dict(PLAIN, num_frames=6, tubelet_size=3, use_mean_pooling=False)),
+    },
     DeiTForImageClassification: {'deit-c': ('deit', {**PLAIN, 'qkv_bias': False, 'hidden_act': 'relu'})},
     DeiTForImageClassificationWithTeacher: {'deit-d': ('deit', PLAIN)},
     LevitForImageClassification: {'levit-c': ('levit', LEVIT)},
@@ -885,6 +902,8 @@ def vision_answers(model, _, seed):
     # DINOv2 takes pictures of other sizes, too.
     tall = 10 if re.search('dinov[23]',  model.config.model_type) and not hasattr(model, 'classifier') else 0
     pixels = torch.randn(2, 3, side + tall, side, generator=g)
+    if model.config.model_type == 'videomae':
+        pixels = torch.randn(2, model.config.num_frames, 3, side, side, generator=g)
     # Patches in their own order.
     noise = {'noise': torch.arange(16.0).expand(2, 16)} if model.config.model_type == 'vit_mae' else {}
     with torch.no_grad():
@@ -895,6 +914,8 @@ def vision_answers(model, _, seed):
     else:
         found['hidden'] = out.last_hidden_state
         vector = getattr(out, 'pooler_output', None)
+        if model.config.model_type in ('ijepa', 'videomae'):  # whose classes are of the mean
+            vector = out.last_hidden_state.mean(1)
         found['logits'] = (out.last_hidden_state[:, 0] if vector is None else vector).flatten(1)
     return {k: v.numpy().astype(np.float32) for k, v in found.items()}
 

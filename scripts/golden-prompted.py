@@ -35,6 +35,7 @@ PROMPTED = {
     AutoModel: {
         'siglip2': ('siglip2', NAFLEX),
         # The end of texts is a number that words have in others.
+        'chinese_clip': ('chinese_clip', dict(WORDED, text_config=dict(SPOKEN, hidden_act='relu', layer_norm_eps=1e-3))),
         'metaclip_2': ('metaclip_2', dict(WORDED, text_config=dict(SPOKEN, eos_token_id=2))),
     },
     AutoModelForMaskGeneration: {'sam': ('sam', SAM), 'sam-b': ('sam', SAM_B)},
@@ -115,7 +116,7 @@ def padded():
 
 
 def likeness_of(model, seed):
-    if model.config.model_type == 'metaclip_2':
+    if model.config.model_type in ('metaclip_2', 'chinese_clip'):
         pixels = torch.randn(2, 3, 32, 32, generator=torch.Generator().manual_seed(seed))
         ids = torch.tensor([[10, 1, 5, 2, 0, 0], [10, 7, 2, 11, 0, 0]])
         with torch.no_grad():

@@ -162,20 +162,22 @@ test('siglip2: texts and pictures of any size, as transformers compares them', (
     model.dispose();
   }));
 
-test('metaclip_2: texts end where their end is, though other numbers are larger', () =>
-  scope(() =>
-    noGrad(() => {
-      const of = (key: string): Tensor => answerOf('metaclip_2', key, 'prompted');
-      const { model } = loadModel<ImageText>(folder('metaclip_2'), { kind: 'image-text', device: 'cpu' });
-      const logits = model.logits(model.embedImage(of('pixels')), model.embedText(of('ids'), of('mask')));
-      near(logits, of('logits'), 'logits');
-      assert.throws(
-        () => loadModel(folder('metaclip_2'), { kind: 'vision', device: 'cpu' }),
-        /of kind image-text, not/,
-      );
-      model.dispose();
-    }),
-  ));
+const LIKENED = {
+  metaclip_2: 'texts end where their end is, though other numbers are larger',
+  chinese_clip: 'BERT reads',
+};
+for (const [name, how] of Object.entries(LIKENED))
+  test(`${name}: texts and pictures as transformers compares them; ${how}`, () =>
+    scope(() =>
+      noGrad(() => {
+        const of = (key: string): Tensor => answerOf(name, key, 'prompted');
+        const { model } = loadModel<ImageText>(folder(name), { kind: 'image-text', device: 'cpu' });
+        const logits = model.logits(model.embedImage(of('pixels')), model.embedText(of('ids'), of('mask')));
+        near(logits, of('logits'), 'logits');
+        assert.throws(() => loadModel(folder(name), { kind: 'vision', device: 'cpu' }), /of kind image-text, not/);
+        model.dispose();
+      }),
+    ));
 
 /** A picture, what a processor makes of it, and what it makes of a model's answers. */
 interface Seen {

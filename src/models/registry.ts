@@ -8,6 +8,9 @@ import { BERT_KIN_FAMILIES } from './encoders/bert-kin.js';
 import { OTHER_BERT_FAMILIES } from './encoders/bert-others.js';
 import { BLIP_FAMILIES } from './pictures/blip.js';
 import { IMAGE_TEXT_FAMILIES } from './vision/clip.js';
+import { CLIP_TEXT_FAMILIES } from './encoders/clip-text.js';
+import { CHINESE_CLIP_FAMILIES } from './vision/chinese-clip.js';
+import { TOWERS_ALONE } from './vision/tower-alone.js';
 import { CONV_BERT_FAMILIES } from './encoders/conv-bert.js';
 import { DEBERTA_FAMILIES } from './encoders/deberta.js';
 import { DECODER_FAMILIES } from './families/index.js';
@@ -53,6 +56,7 @@ import { POOLED_PICTURE_FAMILIES } from './vision/pooled-pictures.js';
 import { RESNET_FAMILIES } from './vision/resnet.js';
 import { TOWER_CLASSIFIERS } from './vision/tower-classifier.js';
 import { SWIN_FAMILIES } from './vision/swin.js';
+import { VIDEO_MAE_FAMILIES } from './vision/video-mae.js';
 import { VIT_FAMILIES } from './vision/vit.js';
 import { CLAP_FAMILIES } from './sound/clap.js';
 import { CONFORMER_FAMILIES } from './sound/conformer-encoder.js';
@@ -73,6 +77,7 @@ export const MODELS: readonly ModelRow[] = [
   ...ROTARY_BERT_FAMILIES,
   ...DEBERTA_FAMILIES,
   ...XLNET_FAMILIES,
+  ...CLIP_TEXT_FAMILIES,
   ...GGUF_ENCODERS,
   ...GGUF_T5,
   ...T5_FAMILIES,
@@ -86,6 +91,7 @@ export const MODELS: readonly ModelRow[] = [
   ...CLAP_FAMILIES,
   ...SPECTROGRAM_FAMILIES,
   ...VIT_FAMILIES,
+  ...VIDEO_MAE_FAMILIES,
   ...SWIN_FAMILIES,
   ...RESNET_FAMILIES,
   ...CONVNEXT_FAMILIES,
@@ -102,6 +108,8 @@ export const MODELS: readonly ModelRow[] = [
   ...DINO3_FAMILIES,
   ...IMAGE_TEXT_FAMILIES,
   ...TOWER_CLASSIFIERS,
+  ...TOWERS_ALONE,
+  ...CHINESE_CLIP_FAMILIES,
   ...PICTURE_LANGUAGE_FAMILIES,
   ...BLIP_FAMILIES,
   ...PICTURE_WRITER_FAMILIES,

@@ -21,12 +21,13 @@ class BothWaysStep extends BatchStep {
   }
   override attend(_layer: number, q: Tensor, k: Tensor | undefined, v: Tensor | undefined, how: AttendOptions): Tensor {
     const { window, chunk, alibi, sinks, scale, softcap } = how;
-    if (!k || !v || chunk !== undefined || alibi || sinks)
-      throw new UnsupportedError('attention: chunks, sinks, alibi and lent keys are not served both ways');
+    if (!k || !v || chunk !== undefined || alibi)
+      throw new UnsupportedError('attention: chunks, alibi and lent keys are not served both ways');
     const turned = (x: Tensor): Tensor => x.permute([0, 2, 1, 3]);
     const y = turned(q).sdpa(turned(k), turned(v), {
       scale,
       ...(softcap && { softcap }),
+      ...(sinks && { sinks }),
       ...(this.#mask && { mask: this.#mask }),
       ...(window !== undefined && { window: [window - 1, window - 1] as [number, number] }),
     });

@@ -68,6 +68,9 @@ const TEXT = `
     multi_query=true tie_word_embeddings=true
   gpt_neox: hidden_act=gelu layer_norm_eps=1e-05 tie_word_embeddings=false use_parallel_residual=true
     attention_bias=true
+  openai_privacy_filter: head_dim=64 sliding_window=128 tie_word_embeddings=false hidden_act=silu
+    max_position_embeddings=131072 num_key_value_heads=2 num_experts_per_tok=4 num_local_experts=128 rms_norm_eps=1e-05
+    attention_bias=true
   gpt_oss: head_dim=64 sliding_window=128 tie_word_embeddings=false hidden_act=silu max_position_embeddings=131072
     rms_norm_eps=1e-05 num_experts_per_tok=4 attention_bias=true rope_theta=150000 num_key_value_heads=8
   gpt2: activation_function=gelu_new layer_norm_epsilon=1e-05 scale_attn_weights=true

@@ -21,7 +21,7 @@ import {
   ungated,
   ALL_BIASES,
 } from './common.js';
-import { gptOss } from './gpt-oss.js';
+import { gptOss, privacyFilter } from './gpt-oss.js';
 import { family } from './row.js';
 import type { Names } from '../decoder/weights.js';
 
@@ -319,4 +319,5 @@ export const GPT_FAMILIES = [
   biogpt,
   openaiGpt,
   gptOss,
+  privacyFilter,
 ];

@@ -59,7 +59,7 @@ export class OwlDetector extends Module {
     this.norm = layerNorm(width, vb.pp('layer_norm'), { eps: postNorm.eps });
     this.boxes = new PatchHead(vb.pp('box_head'), width, 4);
     const at = vb.pp('class_head');
-    this.vectors = linear(width, clip.text.norm.weight?.shape[0] as number, at.pp('dense0'));
+    this.vectors = linear(width, clip.textProjection.weight.shape[1], at.pp('dense0'));
     this.shift = linear(width, 1, at.pp('logit_shift'));
     this.scale = linear(width, 1, at.pp('logit_scale'));
     this.things = second ? new PatchHead(vb.pp('objectness_head'), width, 1) : undefined;

@@ -31,7 +31,23 @@ interface VisionConfig extends TowerConfig {
   readonly channels: number;
 }
 
-class TextTower extends Module {
+/** The half that reads. */
+export abstract class TextHalf extends Module {
+  /** The longest text. */
+  abstract readonly maxTokens: number;
+  /** Width of a token's vector. */
+  abstract readonly width: number;
+  /** Vectors of tokens, (b, time, width). */
+  abstract hidden(ids: Tensor, mask?: Tensor): Tensor;
+  /** The text's vector, (b, width), of these. */
+  abstract vectorOf(ids: Tensor, hidden: Tensor): Tensor;
+  /** The text's vector, (b, width). */
+  forward(ids: Tensor, mask?: Tensor): Tensor {
+    return this.vectorOf(ids, this.hidden(ids, mask));
+  }
+}
+
+class TextTower extends TextHalf {
   readonly words: Embedding;
   readonly positions: Embedding;
   readonly blocks: PreNormBlock[];
@@ -48,6 +64,9 @@ class TextTower extends Module {
   get maxTokens(): number {
     return this.#config.positions;
   }
+  get width(): number {
+    return this.#config.width;
+  }
   hidden(ids: Tensor, mask?: Tensor): Tensor {
     let x = this.words.forward(ids).add(this.positions.weight.narrow(0, 0, ids.shape[1]));
     const seen = keysMask(mask);
@@ -55,9 +74,7 @@ class TextTower extends Module {
     for (const block of this.blocks) x = block.forward(x, options);
     return this.norm.forward(x);
   }
-  /** The text's vector, (b, width). */
-  forward(ids: Tensor, mask?: Tensor): Tensor {
-    const x = this.hidden(ids, mask);
+  vectorOf(ids: Tensor, x: Tensor): Tensor {
     const [b, t, width] = x.shape;
     const at = this.#config.vectorAt;
     if (at === 'last') return x.narrow(1, t - 1, 1).squeeze(1);
@@ -166,7 +183,10 @@ export class VisionTower extends Module {
   }
   /** The image's vector, (b, width). */
   forward(pixels: Tensor): Tensor {
-    const x = this.hidden(pixels);
+    return this.vectorOf(this.hidden(pixels));
+  }
+  /** The image's vector of what comes out of the last block. */
+  vectorOf(x: Tensor): Tensor {
     if (this.pool) return this.pool.forward(x);
     if (!this.classToken) throw new ArgumentError('vision: this tower has no head that makes one vector of a picture');
     return this.postNorm.forward(x.narrow(1, 0, 1).squeeze(1));
@@ -177,7 +197,7 @@ const unit = (x: Tensor): Tensor => x.div(x.sqr().sum(-1, true).sqrt());
 
 /** Texts and images in one space. */
 export class ImageText extends Module {
-  readonly text: TextTower;
+  readonly text: TextHalf;
   readonly vision: VisionTower;
   /** CLIP's text_projection, SigLIP's head with its bias. */
   readonly textProjection: Linear;
@@ -255,6 +275,7 @@ export function ignoreBookkeeping(c: Config): void {
 const GENERATION =
   /^(add_cross_attention|bad_words_ids|begin_suppress_tokens|chunk_size_feed_forward|cross_attention_hidden_size|decoder_start_token_id|diversity_penalty|do_sample|early_stopping|encoder_no_repeat_ngram_size|exponential_decay_length_penalty|finetuning_task|forced_\w+|id2label|is_decoder|is_encoder_decoder|label2id|length_penalty|max_length|min_length|no_repeat_ngram_size|num_beam\w*|num_return_sequences|output_\w+|_name_or_path|prefix|problem_type|pruned_heads|remove_invalid_values|repetition_penalty|return_dict\w*|sep_token_id|suppress_tokens|task_specific_params|temperature|tf_legacy_loss|tie_encoder_decoder|tie_word_embeddings|tokenizer_class|top_k|top_p|torchscript|typical_p|use_bfloat16)$/;
 
+/** Sizes of a tower. */
 function tower(c: Config, kind: 'clip' | 'siglip', sizes: Readonly<Record<string, number>>): TowerConfig {
   ignoreBookkeeping(c);
   return {
@@ -328,6 +349,27 @@ export interface ImageTextStyle {
   /** Where a config does not say: the longest text, a picture's side, a patch's. */
   readonly unsaid?: { readonly positions: number; readonly image: number; readonly patch: number };
 }
+function textConfig(
+  t: Config,
+  kind: 'clip' | 'siglip',
+  positions: number,
+  { largest, exact }: Pick<ImageTextStyle, 'largest' | 'exact'> = {},
+): TextConfig {
+  const siglip = kind === 'siglip';
+  // Files leave out what equals the defaults of transformers.
+  const sizes = siglip ? { width: 768, heads: 12, inner: 3072 } : { width: 512, heads: 8, inner: 2048 };
+  const eos = t.optional('eos_token_id') ?? 49407;
+  return {
+    ...tower(t, kind, sizes),
+    vocabSize: t.count('vocab_size', siglip ? 32000 : 49408),
+    positions: t.count('max_position_embeddings', positions),
+    causal: !siglip,
+    // Old configs of CLIP say 2 where the end token is the largest number.
+    vectorAt: siglip ? 'last' : largest || (eos === 2 && !exact) ? 'largest' : eos,
+  };
+}
+/** CLIP's half that reads, by itself. */
+export const clipText = (c: Config, vb: VarBuilder): TextHalf => new TextTower(vb, textConfig(c, 'clip', 77));
 /** Both halves, by what a config says, under a name that another model gives them. */
 export function imageText(c: Config, source: ModelSource, style: ImageTextStyle, vb = source.builder): ImageText {
   const { kind, others, largest, exact } = style;
@@ -344,17 +386,7 @@ export function imageText(c: Config, source: ModelSource, style: ImageTextStyle,
   const inner = (name: string): Config => c.inner(name) ?? new Config({}, c.where);
   const [t, v] = [inner('text_config'), inner('vision_config')];
   if (siglip) v.only('vision_use_head', true); // without it an image has no vector of its own
-  // Files leave out what equals the defaults of transformers.
-  const textSizes = siglip ? { width: 768, heads: 12, inner: 3072 } : { width: 512, heads: 8, inner: 2048 };
-  const eos = t.optional('eos_token_id') ?? 49407;
-  const text: TextConfig = {
-    ...tower(t, kind, textSizes),
-    vocabSize: t.count('vocab_size', siglip ? 32000 : 49408),
-    positions: t.count('max_position_embeddings', unsaid.positions),
-    causal: !siglip,
-    // Old configs of CLIP say 2 where the end token is the largest number.
-    vectorAt: siglip ? 'last' : largest || (eos === 2 && !exact) ? 'largest' : eos,
-  };
+  const text = textConfig(t, kind, unsaid.positions, { ...(largest && { largest }), ...(exact && { exact }) });
   // SigLIP 2 says how many patches were learnt, not of what picture.
   const learnt = others === 'flat' ? Math.sqrt(v.count('num_patches', 256, 1)) : 0;
   if (!Number.isInteger(learnt))
@@ -362,20 +394,40 @@ export function imageText(c: Config, source: ModelSource, style: ImageTextStyle,
   const patch = others === 'flat' ? v.count('patch_size', 16, 1) : unsaid.patch;
   const vision = visionConfig(v, kind, VISION_SIZES, patch, learnt > 0 ? learnt * patch : unsaid.image);
   const size = siglip ? t.count('projection_size', text.width) : c.count('projection_dim', 512);
-  const scalar = (name: string): Tensor => reshaped(vb.get(undefined, name), [1]);
+  const [reads, sees] = [
+    new TextTower(vb.pp('text_model'), text),
+    new VisionTower(vb.pp('vision_model'), vision, siglip, others),
+  ];
+  if (!siglip) return new ImageText(imageTextParts(vb, reads, sees, vision.width, size));
   return new ImageText({
-    text: new TextTower(vb.pp('text_model'), text),
-    vision: new VisionTower(vb.pp('vision_model'), vision, siglip, others),
-    textProjection: siglip
-      ? linear(text.width, size, vb.pp('text_model.head'))
-      : linear(text.width, size, vb.pp('text_projection'), { bias: false }),
-    imageProjection: siglip ? undefined : linear(vision.width, size, vb.pp('visual_projection'), { bias: false }),
-    logitScale: scalar('logit_scale'),
-    logitBias: siglip ? scalar('logit_bias') : undefined,
-    pairwise: siglip,
+    text: reads,
+    vision: sees,
+    textProjection: linear(text.width, size, vb.pp('text_model.head')),
+    imageProjection: undefined,
+    logitScale: scalar(vb, 'logit_scale'),
+    logitBias: scalar(vb, 'logit_bias'),
+    pairwise: true,
     lowers: others === 'flat',
   });
 }
+const scalar = (vb: VarBuilder, name: string): Tensor => reshaped(vb.get(undefined, name), [1]);
+/** CLIP of two halves: products lead from each into one space. */
+export const imageTextParts = (
+  vb: VarBuilder,
+  text: TextHalf,
+  vision: VisionTower,
+  seen: number,
+  size: number,
+): ConstructorParameters<typeof ImageText>[0] => ({
+  text,
+  vision,
+  textProjection: linear(text.width, size, vb.pp('text_projection'), { bias: false }),
+  imageProjection: linear(seen, size, vb.pp('visual_projection'), { bias: false }),
+  logitScale: scalar(vb, 'logit_scale'),
+  logitBias: undefined,
+  pairwise: false,
+  lowers: false,
+});
 /** What files of these types are for: some are classifiers, the others compare pictures with texts. */
 export const towerKind = (_: Config, source: ModelSource): 'vision' | 'image-text' =>
   source.has('classifier.weight') ? 'vision' : 'image-text';

@@ -1,4 +1,4 @@
-// ConvNeXt and its second version: wide convolutions of each channel by itself, then feed-forwards of each place.
+// ConvNeXt, its second version and DINOv3's: wide convolutions of each channel by itself, then feed-forwards of each place.
 import { activation } from '../../nn/activation.js';
 import { type Conv2d, conv2d, type LayerNorm, layerNorm, type Linear, linear } from '../../nn/layers.js';
 import { Module } from '../../nn/module.js';
@@ -145,6 +145,38 @@ function convNext(c: Config, source: ModelSource): ConvNext {
   const vb = source.names.some((n) => n.startsWith(`${type}.`)) ? source.builder.pp(type) : source.builder;
   return new ConvNext(partsOf(c, vb, type, true), pictureHead(c, source, c.numbers('hidden_sizes').at(-1) as number));
 }
+/** DINOv3's: the mean of all places stands before them, and all are normed. */
+class DinoConvNext extends ConvNext {
+  override hidden(pixels: Tensor): Tensor {
+    const places = super.hidden(pixels).flatten(2).transpose(1, 2); // (b, places, width)
+    const all = places.mean([1], true).cat([places], 1);
+    return this.norm?.forward(all) ?? all;
+  }
+  override pooled(hidden: Tensor): Tensor {
+    return hidden.narrow(1, 0, 1).squeeze(1);
+  }
+}
+/** ConvNeXt's names as DINOv3 has them. */
+const dinoName = (name: string): string =>
+  name
+    .replace(/^embeddings\.patch_embeddings\./, 'stages.0.downsample_layers.0.')
+    .replace(/^embeddings\.layernorm\./, 'stages.0.downsample_layers.1.')
+    .replace(/^layernorm\./, 'layer_norm.')
+    .replace(/^encoder\./, '')
+    .replace('.downsampling_layer.', '.downsample_layers.')
+    .replace('.dwconv.', '.depthwise_conv.')
+    .replace('.layernorm.', '.layer_norm.')
+    .replace('.pwconv', '.pointwise_conv')
+    .replace(/\.layer_scale_parameter$/, '.gamma');
+function dinoConvNext(c: Config, source: ModelSource): ConvNext {
+  c.only('layer_norm_eps', EPS);
+  c.only('patch_size', 4);
+  const vb = source.builder.rename((n) => (source.has(`model.${dinoName(n)}`) ? `model.${dinoName(n)}` : dinoName(n)));
+  const parts = partsOf(c, vb, 'convnext', false);
+  const norm = layerNorm(c.numbers('hidden_sizes').at(-1) as number, vb.pp('layernorm'), { eps: EPS });
+  return new DinoConvNext({ ...parts, norm }, { classifier: undefined, labels: [] });
+}
 export const CONVNEXT_FAMILIES: readonly ModelRow[] = [
   { kind: 'vision', types: ['convnext', 'convnextv2'], build: convNext },
+  { kind: 'vision', types: ['dinov3_convnext'], build: dinoConvNext },
 ];

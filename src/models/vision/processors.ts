@@ -79,10 +79,12 @@ const RESNETS = ['convnext', 'convnextv2', 'resnet', 'regnet', 'cvt'];
 const DETR: Processor = { ...PLAIN, colours: IMAGENET, pads: true, whole: true, sizing: (c) => edgeSizing(c) };
 /** By the names that files give them. */
 export const PROCESSORS: Readonly<Record<string, Processor>> = {
-  CLIP: { ...CLIP, models: ['clip', 'metaclip_2'] },
+  CLIP: { ...CLIP, models: ['clip', 'metaclip_2', 'clip_vision_model'] },
+  ChineseCLIP: { ...CLIP, models: ['chinese_clip'] },
+  VideoMAE: { ...CLIP, resample: 2, colours: IMAGENET, models: ['videomae'] },
   Bit: { ...CLIP, models: ['bit', 'dinov2', 'focalnet', 'hiera'] },
-  ViT: { ...PLAIN, models: ['vit', 'vit_msn', 'vit_mae', 'swin', 'swinv2', 'clipseg', 'swiftformer'] },
-  Siglip: { ...PLAIN, resample: 3, square: false, models: ['siglip'] },
+  ViT: { ...PLAIN, models: ['vit', 'vit_msn', 'vit_mae', 'ijepa', 'swin', 'swinv2', 'clipseg', 'swiftformer'] },
+  Siglip: { ...PLAIN, resample: 3, square: false, models: ['siglip', 'siglip_vision_model'] },
   Siglip2: { ...PLAIN, sizing: patchSizing, whole: true, models: ['siglip2'] },
   DeiT: { ...PLAIN, size: square(256), resample: 3, crop: 224, crops: true, models: ['deit'] },
   Beit: { ...PLAIN, resample: 3, crop: 224, models: ['beit', 'data2vec-vision'] },
@@ -99,7 +101,7 @@ export const PROCESSORS: Readonly<Record<string, Processor>> = {
   Levit: { ...CLIP, colours: IMAGENET, grows: 256 / 224, models: ['levit'] },
   Pvt: { ...PLAIN, resample: 3, colours: IMAGENET, models: ['pvt', 'pvt_v2'] },
   Segformer: { ...PLAIN, size: square(512), colours: IMAGENET, whole: true, models: ['segformer'] },
-  DINOv3ViT: { ...PLAIN, colours: IMAGENET, numbers: true, models: ['dinov3_vit'] },
+  DINOv3ViT: { ...PLAIN, colours: IMAGENET, numbers: true, models: ['dinov3_vit', 'dinov3_convnext'] },
   Gemma3: PLAIN,
   Detr: { ...DETR, models: ['detr', 'table-transformer', 'conditional_detr', 'deformable_detr', 'grounding-dino'] },
   Mask2Former: { ...DETR, sizing: wholeSizing, models: ['mask2former', 'maskformer'] },

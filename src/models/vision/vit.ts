@@ -1,5 +1,5 @@
 // Vision transformers: an image in patches, a class token, blocks. ViT (MSN's and MAE's, too), DeiT (a token more),
-// DINOv2 (factors, pictures of any size), BEiT (scores by distance); the vision halves of CLIP and SigLIP share parts.
+// DINOv2 (factors, pictures of any size), BEiT (scores by distance), I-JEPA (no token but the patches); the vision halves of CLIP and SigLIP share parts.
 import { ArgumentError, UnsupportedError } from '../../base/errors.js';
 import { activation } from '../../nn/activation.js';
 import { type Conv2d, conv2d, type LayerNorm, layerNorm, type Linear, linear } from '../../nn/layers.js';
@@ -100,8 +100,11 @@ interface VitKind {
   readonly names: Omit<TowerNames, 'scales' | 'gated'>;
   /** The tensors by which what is added is multiplied, where files have them. */
   readonly scales?: readonly [string, string];
-  /** The vector of a picture: of its first token, of that and the mean of patches for a classifier, or of the mean. */
-  readonly pools?: 'first and mean' | 'mean';
+  /**
+   * The vector of a picture: of its first token, of that and the mean of patches for a classifier, of the mean, or of
+   * the mean of what was normed.
+   */
+  readonly pools?: 'first and mean' | 'mean' | 'normed mean';
   /** Keys have no bias. */
   readonly bareKeys?: boolean;
   /** Pictures of other sizes have positions between those that were learnt. */
@@ -139,6 +142,7 @@ const BEIT: VitKind = {
 };
 const KINDS: Readonly<Record<string, VitKind>> = {
   vit: { prefix: 'vit', tokens: ['cls_token'], names: VIT_NAMES },
+  ijepa: { prefix: 'ijepa', tokens: [], names: VIT_NAMES, pools: 'normed mean' },
   vit_msn: { prefix: 'vit', tokens: ['cls_token'], names: VIT_NAMES, eps: 1e-6 },
   // All patches are seen: hiding some is a matter of training, and so is what draws them again.
   vit_mae: { prefix: 'vit', tokens: ['cls_token'], names: VIT_NAMES },
@@ -222,7 +226,7 @@ export class Vit extends VisionModel {
     const p = stretches ? this.patches.ofAny(pixels) : this.patches.forward(pixels);
     const [b, , width] = p.shape;
     const tokens = this.tokens.map((t) => t.broadcastTo([b, 1, width]));
-    const all = tokens[0].cat([...tokens.slice(1), p], 1);
+    const all = tokens.length > 0 ? tokens[0].cat([...tokens.slice(1), p], 1) : p;
     if (!this.positions) return all;
     const [h, w] = [2, 3].map((i) => Math.floor(pixels.shape[i] / this.#patch[i - 2]));
     const fits = this.positions.shape[1] === all.shape[1] && (h === w || !stretches);
@@ -249,6 +253,7 @@ export class Vit extends VisionModel {
   }
   pooled(hidden: Tensor): Tensor {
     const [first, patches] = [hidden.narrow(1, 0, 1).squeeze(1), 1 + (this.registers?.shape[1] ?? 0)];
+    if (this.#kind.pools === 'normed mean') return hidden.mean([1]);
     const mean = (): Tensor => hidden.narrow(1, patches, hidden.shape[1] - patches).mean([1]);
     if (this.poolNorm) return this.poolNorm.forward(mean());
     if (this.classifier) return this.#kind.pools === 'first and mean' ? first.cat([mean()], 1) : first;
@@ -346,7 +351,7 @@ export function vitAt(c: Config, source: ModelSource, vb: VarBuilder, type: stri
 function vit(c: Config, source: ModelSource): Vit {
   const { config, kind } = readVit(c, source, c.text('model_type'));
   const { width } = config;
-  const inside = source.has(`${kind.prefix}.embeddings.cls_token`);
+  const inside = source.has(`${kind.prefix}.embeddings.patch_embeddings.projection.weight`);
   const teacher = source.has('distillation_classifier.weight');
   const wide = kind.pools === 'first and mean' ? 2 * width : width;
   const head = pictureHead(c, source, wide, teacher ? 'cls_classifier' : 'classifier');
