@@ -105,6 +105,7 @@ const GUARDS: Readonly<Record<string, Guard>> = {
   'norm.h': { ops: ['layerNorm', 'rmsNorm'], tests: ['kernels-structured', 'kernels-structured-golden'] },
   'norm-gradients.h': { ops: ['layerNormBackward', 'rmsNormBackward'], tests: ['kernels-structured'] },
   'norm.hip': { ops: ['layerNorm', 'rmsNorm'], tests: ['kernels-structured', 'kernels-structured-golden'] },
+  'plane-norm.hip': { ops: ['planeNorm', 'planeNormBackward'], tests: ['plane-norm'] },
   'pool.h': { ops: ['avgPool2d', 'maxPool2d'], tests: ['kernels-structured', 'kernels-structured-golden'] },
   'pick.hip': {
     ops: ['flagStarts', 'flagPlaces', 'flagTake', 'flagPut', 'flagRuns'],

@@ -43,6 +43,7 @@ test('structs are as large, and stand where, the C++ compiler has them', {
     'NewToken',
     'Operand',
     'Pairs',
+    'PlaneNorm',
     'Pool',
     'Product',
     'Sampling',

@@ -9,7 +9,7 @@ const numbers = (t: Tensor): number[] => t.flatten().toArray() as number[];
 function near(a: Tensor, b: Tensor, bound = 1e-5): void {
   assert.deepEqual(a.shape, b.shape);
   const [x, y] = [numbers(a), numbers(b)];
-  const scale = Math.max(1, ...x.map(Math.abs));
+  const scale = x.reduce((most, v) => Math.max(most, Math.abs(v)), 1);
   for (const [i, v] of x.entries()) assert.ok(Math.abs(v - y[i]) <= bound * scale, `element ${i}: ${v} and ${y[i]}`);
 }
 

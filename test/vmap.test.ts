@@ -33,6 +33,8 @@ const OF_GPUS = new Set([
   'gridSampledInput',
   'gridSampledMoved',
   'maxPool2dSpread',
+  'planeNorm',
+  'planeNormBackward',
   'resampled',
   'convFilter',
   'deviations',

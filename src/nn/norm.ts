@@ -3,6 +3,7 @@ import { ArgumentError, ShapeError } from '../base/errors.js';
 import { formatShape, said, type Shape, sizeOf } from '../base/shape.js';
 import { requireOptions, requireWhole } from '../ops/kernel-row.js';
 import type { LocalResponseNormOptions } from '../ops/layer-names.js';
+import { goesOverPlanes } from '../ops/plane-norm.js';
 import { noGrad } from '../tensor/autograd.js';
 import { zeros } from '../tensor/create.js';
 import { keep } from '../tensor/scope.js';
@@ -311,14 +312,25 @@ export class BatchNorm extends Layer {
       );
     if (!this.training)
       return x.batchNorm(this.weight, this.bias, { eps: this.eps, mean: this.runningMean, var: this.runningVar });
+    if (goesOverPlanes(x)) {
+      const [y, mean, variance] = x.planeNorm(this.weight?.cast('f32'), this.bias?.cast('f32'), 0, this.eps);
+      const count = x.size / channels;
+      noGrad(() => this.#learn(mean.detach(), variance.detach().affine(count / (count - 1), 0)));
+      return y;
+    }
     noGrad(() => {
       const rest = x.shape.map((_, i) => i).filter((i) => i !== 1);
       const wide = x.detach().cast(this.runningMean.dtype);
-      this.runningMean.assign(this.runningMean.ema(wide.mean(rest, false), 1 - this.momentum));
-      this.runningVar.assign(this.runningVar.ema(wide.variance(rest, false, 1), 1 - this.momentum));
-      this.numBatchesTracked.assign(this.numBatchesTracked.affine(1, 1));
+      this.#learn(wide.mean(rest, false), wide.variance(rest, false, 1));
     });
     return x.batchNorm(this.weight, this.bias, { eps: this.eps });
+  }
+  /** Takes the statistics of a batch up into those learned so far. */
+  #learn(mean: Tensor, variance: Tensor): void {
+    const { dtype } = this.runningMean;
+    this.runningMean.assign(this.runningMean.ema(mean.cast(dtype), 1 - this.momentum));
+    this.runningVar.assign(this.runningVar.ema(variance.cast(dtype), 1 - this.momentum));
+    this.numBatchesTracked.assign(this.numBatchesTracked.affine(1, 1));
   }
 }
 /** Batch norm of (batch, channels) or (batch, channels, length). */

@@ -5,6 +5,8 @@ import { ArgumentError, ShapeError } from '../base/errors.js';
 import { formatShape, sameShape, sizeOf, type Shape } from '../base/shape.js';
 import type { Tensor } from '../tensor/tensor.js';
 import { composite, kernel, numbers, requireOptions, requireSameDType, requireTensor } from './kernel-row.js';
+import { goesOverPlanes } from './plane-norm.js';
+import { backward, bentRows, plain } from './norm-gradients.js';
 import {
   rows,
   type Call,
@@ -125,11 +127,6 @@ function referenceBackward(
 }
 
 const leading = (x: Tensor): number[] => x.shape.slice(1).map((_, i) => i);
-const plain = (x: Tensor, eps: number, centre: boolean): Tensor =>
-  centre ? x.layerNorm(undefined, undefined, { eps }) : x.rmsNorm(undefined, { eps });
-const backward = (x: Tensor, g: Tensor, eps: number, centre: boolean, w?: Tensor): Tensor =>
-  centre ? x.layerNormBackward(g, w, { eps }) : x.rmsNormBackward(g, w, { eps });
-
 function normGrads({ inputs, grad, params: p, needs }: GradContext<NormParams>, centre: boolean): Grads {
   const [x] = inputs;
   const w = p.weight ? inputs[1] : undefined;
@@ -143,33 +140,14 @@ function normGrads({ inputs, grad, params: p, needs }: GradContext<NormParams>, 
   });
 }
 
-/**
- * Gradients of <h, J(x) (w g)>, where the norm's Jacobian J = r (I - 11'/n - yy'/n) is symmetric. With a = w g:
- * d/dx = -r^2 C y / n - r / n J(h (a.y) + a (h.y)), C = h.a - sum(h) sum(a) / n - (h.y)(a.y) / n.
- */
+/** Gradients of <h, J(x) (w g)>, where the norm's Jacobian J is symmetric. */
 function backwardGrads(
   { inputs: [x, g, w], grad: h, params: p, needs }: GradContext<NormParams>,
   centre: boolean,
 ): Grads {
-  const n = x.shape[x.shape.length - 1];
-  const dot = (a: Tensor, b: Tensor): Tensor => a.mul(b).sum([-1], true);
   const jh = needs(1) || (p.weight && needs(2)) ? backward(x, h, p.eps, centre) : undefined;
-  const dx = (): Tensor => {
-    const a = w ? g.mul(w) : g;
-    const y = plain(x, p.eps, centre);
-    const centred = centre ? x.sub(x.mean([-1], true)) : x;
-    const r = centred.sqr().mean([-1], true).affine(1, p.eps).rsqrt();
-    const [hy, ay] = [dot(h, y), dot(a, y)];
-    const both = centre ? hy.mul(ay).add(h.sum([-1], true).mul(a.sum([-1], true))) : hy.mul(ay);
-    const c = dot(h, a).sub(both.affine(1 / n, 0));
-    const bent = backward(x, h.mul(ay).add(a.mul(hy)), p.eps, centre);
-    return y
-      .mul(c.mul(r.sqr()))
-      .add(bent.mul(r))
-      .affine(-1 / n, 0);
-  };
   return [
-    needs(0) ? dx() : undefined,
+    needs(0) ? bentRows(x, w ? g.mul(w) : g, h, p.eps, centre) : undefined,
     needs(1) ? (w ? jh?.mul(w) : jh) : undefined,
     w && needs(2) ? jh?.mul(g).sum(leading(x), false) : undefined,
   ].slice(0, w ? 3 : 2);
@@ -256,6 +234,21 @@ function affineChannels(
   requireTensor(op, 'bias', bias);
   const scaled = weight ? y.mul(perChannel(op, x, weight)) : y;
   return bias ? scaled.add(perChannel(op, x, bias)) : scaled;
+}
+
+/** A statistic a channel (0 groups), or a group of channels of each sample, by a kernel of GPUs. */
+function overPlanes(
+  op: string,
+  x: Tensor,
+  weight: Tensor | undefined,
+  bias: Tensor | undefined,
+  groups: number,
+  eps: number,
+): Tensor {
+  requireTensor(op, 'weight', weight);
+  requireTensor(op, 'bias', bias);
+  for (const v of [weight, bias]) if (v) perChannel(op, x, v);
+  return x.planeNorm(f32(weight), f32(bias), groups, eps)[0];
 }
 
 export const norm = rows({
@@ -357,6 +350,7 @@ export const norm = rows({
       if (!Number.isInteger(groups) || groups < 1 || x.shape[1] % groups !== 0) {
         throw new ArgumentError(`groupNorm: ${x.shape[1]} channels do not divide into ${groups} groups`);
       }
+      if (goesOverPlanes(x)) return overPlanes('groupNorm', x, weight, bias, groups, options.eps ?? 1e-5);
       if (isSmall(x)) return x.cast('f32').groupNorm(groups, f32(weight), f32(bias), options).cast(x.dtype);
       const width = sizeOf(x.shape.slice(1)) / groups;
       const y = x.reshape([x.shape[0], groups, width]).layerNorm(undefined, undefined, options).reshape(x.shape);
@@ -392,6 +386,7 @@ export const norm = rows({
       if ((options.mean === undefined) !== (options.var === undefined))
         throw new ArgumentError(`${op}: mean and var go together; only one was given`);
       const eps = options.eps ?? 1e-5;
+      if (!options.mean && goesOverPlanes(x)) return overPlanes(op, x, weight, bias, 0, eps);
       if (isSmall(x)) {
         const given =
           options.mean && options.var ? { mean: options.mean.cast('f32'), var: options.var.cast('f32') } : {};

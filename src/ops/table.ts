@@ -27,6 +27,7 @@ import { numericOps } from './numeric.js';
 import type { ElementwiseRow, MethodsOf, Row } from './op.js';
 import { pickOps } from './pick.js';
 import { placingOps } from './placing.js';
+import { planeNormOps } from './plane-norm.js';
 import { pool } from './pool.js';
 import { quantized } from './quantized.js';
 import { random } from './random.js';
@@ -72,6 +73,7 @@ export const OPS = {
   ...random,
   ...softmax,
   ...norm,
+  ...planeNormOps,
   ...rope,
   ...attention,
   ...attentionCalls,

@@ -46,6 +46,8 @@ export const UNVOUCHED: Readonly<Record<string, string>> = {
   gridSampled: 'what gridSample is on GPUs, which PyTorch vouches for',
   gridSampledInput: 'a gradient of gridSample, which PyTorch vouches for',
   gridSampledMoved: 'a gradient of gridSample, which PyTorch vouches for',
+  planeNorm: 'what batchNorm and groupNorm are on GPUs, which PyTorch vouches for',
+  planeNormBackward: 'a gradient of batchNorm, which PyTorch vouches for',
   resampled: 'what interpolate and padMode are made of on GPUs, which PyTorch vouches for',
   maxPool2dSpread: 'a part of the gradient of maxPool2d, which PyTorch vouches for',
   maxPool2dWithIndices: "the places that maxPool2d's gradient goes to, which PyTorch vouches for",

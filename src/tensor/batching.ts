@@ -187,6 +187,31 @@ const attention: Rule = (call) => {
   return call.run(inputs).map((t) => unfolded(t, call.size));
 };
 
+/** Channels of all examples stand beside each other, and so do their groups. */
+const besideChannels: Rule = (call) => {
+  const { backward } = (call.row as RowOf<'planes'>).kernel;
+  const { groups } = call.params as { readonly groups: number };
+  const { size } = call;
+  const wholes = call.wholes();
+  const [, n, c, ...space] = wholes[0].shape;
+  const swapped = [1, 0, 2, ...space.map((_, i) => i + 3)];
+  const picture = (t: Tensor): Tensor => t.permute(swapped).reshape([n, size * c, ...space]);
+  const pictures = (t: Tensor): Tensor => t.reshape([n, size, c, ...space]).permute(swapped);
+  const stat = (t: Tensor): Tensor =>
+    groups === 0 ? t.flatten() : t.reshape([size, n, groups]).permute([1, 0, 2]).flatten();
+  const stats = (t: Tensor): Tensor =>
+    groups === 0
+      ? t.reshape([size, c])
+      : t
+          .reshape([n, size, groups])
+          .permute([1, 0, 2])
+          .reshape([size, n * groups]);
+  const firsts = backward ? [picture, picture, stat, stat] : [picture];
+  const inputs = wholes.map((t, i) => (firsts[i] ?? ((v: Tensor) => v.flatten()))(t));
+  const results = call.run(inputs, { ...call.params, groups: groups * size });
+  return results.map((t, i) => (i === 0 ? pictures(t) : backward ? t.reshape([size, c]) : stats(t)));
+};
+
 /** How a leading dimension of examples goes through the rows of a family. */
 const RULES: { readonly [F in KernelFamily]?: Rule } = {
   cast: inFront,
@@ -206,6 +231,7 @@ const RULES: { readonly [F in KernelFamily]?: Rule } = {
   pool: fold,
   resample: fold,
   norm,
+  planes: besideChannels,
   rope: rotation,
   attention,
   // Ours on the host take matrices with any dimensions in front.

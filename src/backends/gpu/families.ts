@@ -30,6 +30,7 @@ import { GRID } from './grid.js';
 import { NORM, planNorm } from './norm.js';
 import type { Served } from './libraries.js';
 import { PICK, planPick } from './pick.js';
+import { PLANE_NORM, planPlaneNorm } from './plane-norm.js';
 import { type FamilyPlan, type Plan, Planner } from './plan.js';
 import { POOL, planPool } from './pool.js';
 import { RANDOM, planRandom } from './random.js';
@@ -59,6 +60,7 @@ const PLANS: Readonly<Record<RunRow['family'], FamilyPlan<any, any>>> = {
   running: planRunning,
   softmax: planSoftmax,
   norm: planNorm,
+  planes: planPlaneNorm,
   rope: planRope,
   index: planIndex,
   sort: planSort,
@@ -115,6 +117,7 @@ export const FAMILY_MODULES: readonly KernelModule[] = [
   GRID,
   INDEXING,
   NORM,
+  PLANE_NORM,
   RANDOM,
   REDUCE,
   ROPE,
