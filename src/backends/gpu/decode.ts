@@ -1,7 +1,7 @@
 // The steps of decoding one token on a GPU, as launches on preallocated memory: what a captured graph is made of.
 import type { DType } from '../../base/dtype.js';
 import { ShapeError, UnsupportedError } from '../../base/errors.js';
-import type { HostBuffer } from '../../driver/driver.js';
+import type { HostBuffer, Stream } from '../../driver/driver.js';
 import { CTYPE, KernelModule, Struct } from '../../kernels/declare.js';
 import type { BlockType } from '../../ops/quantized.js';
 import type { View } from '../backend.js';
@@ -262,6 +262,8 @@ export class DecodeSteps {
     this.dtype = dtype;
   }
 
+  /** Where numbers go to the host. */
+  #beside: Stream | undefined;
   #foreseeing = false;
   /** Where kernels are waited for, those of a step are compiled meanwhile: its launches are left out. */
   foresee(step: () => void): void {
@@ -440,11 +442,17 @@ export class DecodeSteps {
     this.#gpu.device.destroyEvent(event);
     this.#gpu.device.freeHost(host);
   }
-  /** Begins to copy one i32 to the host; work enqueued later does not delay it. */
+  /**
+   * Begins to copy one i32 to the host; work enqueued later does not delay it, nor does the copy stand between two
+   * steps. What is copied may not be written by any of them.
+   */
   fetch(view: View, index: number, { host, event }: Slot): void {
     const { device, stream } = this.#gpu;
-    device.copyOutAsync(host.address, addressOf(view) + 4 * index, 4, stream);
+    const beside = (this.#beside ??= device.createStream());
     device.record(event, stream);
+    device.streamWait(beside, event);
+    device.copyOutAsync(host.address, addressOf(view) + 4 * index, 4, beside);
+    device.record(event, beside);
   }
   /** What was asked for last, once it is there. */
   async arrived({ host, event }: Slot): Promise<number> {
@@ -453,6 +461,14 @@ export class DecodeSteps {
   }
   /** Waits for all that was enqueued. */
   finish(): void {
-    this.#gpu.device.synchronizeStream(this.#gpu.stream);
+    const { device, stream } = this.#gpu;
+    device.synchronizeStream(stream);
+    if (this.#beside !== undefined) device.synchronizeStream(this.#beside);
+  }
+  /** After the last step. */
+  dispose(): void {
+    this.finish();
+    if (this.#beside !== undefined) this.#gpu.device.destroyStream(this.#beside);
+    this.#beside = undefined;
   }
 }

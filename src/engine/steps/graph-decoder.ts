@@ -241,5 +241,6 @@ export class GraphDecoder implements Decoder {
     this.#step.dispose();
     this.#cache.dispose();
     for (const s of this.#slots) steps.freeSlot(s);
+    steps.dispose();
   }
 }
