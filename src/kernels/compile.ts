@@ -63,11 +63,14 @@ export function comingCode(unit: Unit, arch: string, cache: KernelCache = kernel
 }
 
 let build: string | undefined;
-/** Another one with every version, and whenever TypeScript is compiled anew. */
+/**
+ * Another one with every version, and whenever TypeScript is compiled anew. The modules of a release are joined, this
+ * one among them, and its version says all.
+ */
 function thisBuild(): string {
   if (build === undefined) {
-    const { mtimeMs, size } = statSync(fileURLToPath(import.meta.url));
-    build = `${packageVersion()} ${mtimeMs} ${size}`;
+    const own = statSync(fileURLToPath(import.meta.url), { throwIfNoEntry: false });
+    build = own ? `${packageVersion()} ${own.mtimeMs} ${own.size}` : packageVersion();
   }
   return build;
 }
