@@ -418,6 +418,11 @@ ENCODER = {k: v for k, v in SIZES.items() if k != 'num_key_value_heads'}
 DEBERTA = dict(relative_attention=True, pos_att_type=['p2c', 'c2p'], position_biased_input=False, type_vocab_size=0)
 MOBILE = dict(embedding_size=20, intra_bottleneck_size=24)
 XLNET = dict(d_model=48, n_layer=2, n_head=4, d_inner=64, pad_token_id=0)
+PAGED = dict(pad_token_id=1, max_position_embeddings=60, max_2d_position_embeddings=1024, coordinate_size=10, shape_size=4,
+             input_size=16, patch_size=4, rel_2d_pos_bins=12, max_rel_2d_pos=60)
+LAID = dict(pad_token_id=1, max_position_embeddings=60, max_2d_position_embeddings=30)
+# On pages: with boxes of words, and with the page itself.
+BOXED, LOOKED = ('layoutlm-b', 'layoutlmv3', 'lilt'), ('layoutlmv3', 'layoutlmv3-c')
 ENCODERS = {
     'mpnet': ('mpnet', dict(pad_token_id=1, max_position_embeddings=60)),
     'xlnet': ('xlnet', dict(XLNET, ff_activation='relu', clamp_len=5, layer_norm_eps=1e-3)),
@@ -466,6 +471,13 @@ ENCODERS = {
     'privacy': ('openai_privacy_filter', dict(num_key_value_heads=2, head_dim=16, sliding_window=4, num_local_experts=4,
                                               num_experts_per_tok=2)),
     'clip_text': ('clip_text_model', {}),
+    'layoutlm-b': ('layoutlm', dict(max_2d_position_embeddings=30)),
+    'layoutlmv3': ('layoutlmv3', PAGED),
+    'layoutlmv3-b': ('layoutlmv3', dict(PAGED, has_spatial_attention_bias=False, rel_pos_bins=8, max_rel_pos=10,
+                                        hidden_act='relu', layer_norm_eps=1e-3)),
+    'layoutlmv3-c': ('layoutlmv3', dict(PAGED, has_relative_attention_bias=False, has_spatial_attention_bias=False)),
+    'lilt': ('lilt', LAID),
+    'lilt-b': ('lilt', dict(LAID, channel_shrink_ratio=2, type_vocab_size=1, hidden_act='relu', layer_norm_eps=1e-3)),
     'esm': ('esm', dict(pad_token_id=1, mask_token_id=9, token_dropout=True, position_embedding_type='rotary')),
     'esm-b': ('esm', dict(pad_token_id=1, mask_token_id=9, emb_layer_norm_before=True, max_position_embeddings=60)),
     'roformer': ('roformer', dict(embedding_size=20)),
@@ -530,6 +542,8 @@ CLASSIFIERS = {
                    'num_labels': 3, 'pooler_hidden_act': 'gelu'}),
     'esm': ('esm', dict(num_labels=2, pad_token_id=1, mask_token_id=9, position_embedding_type='rotary')),
     'roformer': ('roformer', dict(num_labels=2)),
+    'layoutlmv3': ('layoutlmv3', dict(PAGED, num_labels=3)),
+    'lilt': ('lilt', dict(LAID, num_labels=2)),
     'big_bird': ('big_bird', dict(num_labels=2, attention_type='original_full')),
     'longformer': ('longformer', dict(num_labels=3, pad_token_id=1, max_position_embeddings=60,
                                       attention_window=[6, 4, 8])),
@@ -598,6 +612,9 @@ TOKENS = {
     'classes': (AutoModelForTokenClassification, {
         'bert-c': ('bert', {**SHORT, 'num_labels': 3}),
         'modernbert-c': ('modernbert', {**SHORT, 'num_labels': 4}),
+        'layoutlmv3-c': ('layoutlmv3', {**SHORT, **PAGED, 'num_labels': 3}),
+        'layoutlmv3-d': ('layoutlmv3', {**SHORT, **PAGED, 'num_labels': 10}),
+        'lilt-c': ('lilt', {**SHORT, **LAID, 'num_labels': 3}),
         'distilbert-c': ('distilbert', dict(dim=48, n_layers=1, n_heads=4, hidden_dim=64, num_labels=2)),
         'qwen2-c': ('qwen2', {**SHORT, 'num_key_value_heads': 2, 'num_labels': 3}),
         'gpt2-c': ('gpt2', {**SHORT, 'num_labels': 2}),
@@ -610,6 +627,7 @@ TOKENS = {
     'spans': (AutoModelForQuestionAnswering, {
         'flaubert-q': ('flaubert', dict(emb_dim=48, n_layers=1, n_heads=4, pad_token_id=2)),
         'roberta-q': ('roberta', COUNTED),
+        'layoutlmv3-q': ('layoutlmv3', {**SHORT, **PAGED}),
         'bart-q': ('bart', SHORT_BART),
         'mbart-q': ('mbart', SHORT_BART),
         'led-q': ('led', dict(SHORT_BART, attention_window=[4], max_encoder_position_embeddings=40,
@@ -649,6 +667,18 @@ def classifier_answers(model, vocab, seed):
     return {k: v.numpy().astype(np.float32 if v.is_floating_point() else np.int32) for k, v in found.items()}
 
 
+def pages_of(model, ids, mask, seed, g):
+    name = next((n for n in {*BOXED, *LOOKED} if zlib.crc32(n.encode()) == seed), None)
+    found = {}
+    if name in BOXED:
+        most = min(model.config.max_2d_position_embeddings, 1001)
+        corners = torch.randint(0, most, (2, *ids.shape, 2), generator=g).sort(0).values
+        found['boxes'] = torch.cat([corners[0], corners[1]], -1) * mask[..., None]
+    if name in LOOKED:
+        found['pixels'] = torch.randn(2, 3, 16, 16, generator=g)
+    return found
+
+
 def encoder_answers(model, vocab, seed):
     g = torch.Generator().manual_seed(seed)
     ids = torch.randint(3, vocab, (2, 24), generator=g)
@@ -656,10 +686,12 @@ def encoder_answers(model, vocab, seed):
     ids[1, 17:], mask[1, 17:] = model.config.pad_token_id, 0
     # FNet has no mask.
     known = {} if model.config.model_type == 'fnet' else {'attention_mask': mask}
+    pages = pages_of(model, ids, mask, seed, g)
+    known |= {'bbox' if k == 'boxes' else 'pixel_values': v for k, v in pages.items()}
     with torch.no_grad():
         out = model(ids, **known, **({'output_hidden_states': True} if model.config.model_type == 'dpr' else {}))
     hidden = out.hidden_states[-1] if model.config.model_type == 'dpr' else out.last_hidden_state
-    found = {'input_ids': ids, 'attention_mask': mask, 'hidden': hidden}
+    found = {'input_ids': ids, 'attention_mask': mask, 'hidden': hidden[:, :ids.shape[1]], **pages}
     if getattr(out, 'pooler_output', None) is not None:
         found['pooled'] = out.pooler_output
     return {k: v.numpy().astype(np.float32 if v.is_floating_point() else np.int32) for k, v in found.items()}

@@ -129,7 +129,9 @@ for (const name of Object.keys(encoders))
         assert.ok(model.parameterCount() >= (UNREAD[name] ?? 1) * storedNumbers(folder), 'every weight is a parameter');
         const of = (key: string): Tensor => answerOf(name, key, 'encoders');
         const mask = of('attention_mask');
-        const { hidden, pooled } = model.forward({ ids: of('input_ids'), mask });
+        const [ids, boxes, pixels] = [of('input_ids'), of('boxes'), of('pixels')];
+        const out = model.forward({ ids, mask, ...(boxes && { boxes }), ...(pixels && { pixels }) });
+        const [hidden, { pooled }] = [out.hidden.narrow(1, 0, ids.shape[1]), out];
         const real = mask.cast('f32').unsqueeze(-1);
         const off = (a: Tensor, b: Tensor): number => a.sub(b).abs().max().item() / b.abs().max().item();
         assert.ok(off(hidden.mul(real), of('hidden').mul(real)) <= 1e-4, 'hidden states');
@@ -178,6 +180,21 @@ test('encoders that look another way or have other positions, and Gemma that loo
       (e: Error) => e instanceof UnsupportedError && message.test(e.message),
     );
   }
+});
+test('boxes and pictures of pages are for models of pages, and fit the tokens and the model', () => {
+  const ids = zeros([1, 3], { dtype: 'i32', device: 'cpu' });
+  const [boxes, pixels] = [zeros([1, 4, 4], { dtype: 'i32', device: 'cpu' }), zeros([1, 3, 8, 8], { device: 'cpu' })];
+  const open = (name: string): TextEncoder =>
+    loadModel<TextEncoder>(
+      familyFolder(name, (f) => f, encoders),
+      { device: 'cpu' },
+    ).model;
+  assert.throws(() => open('ernie').forward({ ids, boxes }), /boxes and pixels are for models of pages/);
+  assert.throws(() => open('lilt').forward({ ids, boxes }), /boxes have shape \[1, 4, 4\]; .* they are \(1, 3, 4\)/);
+  assert.throws(() => open('layoutlm-b').forward({ ids, boxes }), /boxes have shape/);
+  assert.throws(() => open('layoutlm-b').forward({ ids, pixels }), /pixels are for models that look at pages/);
+  assert.throws(() => open('lilt').forward({ ids, pixels }), /pixels are for/);
+  assert.throws(() => open('layoutlmv3').forward({ ids, pixels }), /the model takes \(batch, 3, 16, 16\)/);
 });
 test('heads that a family has no use for are refused by the name of their class', () => {
   const refused = [

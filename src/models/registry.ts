@@ -11,6 +11,8 @@ import { IMAGE_TEXT_FAMILIES } from './vision/clip.js';
 import { CLIP_TEXT_FAMILIES } from './encoders/clip-text.js';
 import { CHINESE_CLIP_FAMILIES } from './vision/chinese-clip.js';
 import { TOWERS_ALONE } from './vision/tower-alone.js';
+import { LAYOUT_LM3_FAMILIES } from './encoders/layoutlm3.js';
+import { LILT_FAMILIES } from './encoders/lilt.js';
 import { CONV_BERT_FAMILIES } from './encoders/conv-bert.js';
 import { DEBERTA_FAMILIES } from './encoders/deberta.js';
 import { DECODER_FAMILIES } from './families/index.js';
@@ -78,6 +80,8 @@ export const MODELS: readonly ModelRow[] = [
   ...DEBERTA_FAMILIES,
   ...XLNET_FAMILIES,
   ...CLIP_TEXT_FAMILIES,
+  ...LAYOUT_LM3_FAMILIES,
+  ...LILT_FAMILIES,
   ...GGUF_ENCODERS,
   ...GGUF_T5,
   ...T5_FAMILIES,

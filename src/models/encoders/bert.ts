@@ -18,6 +18,7 @@ import {
   TextEncoder,
 } from './encoder.js';
 import { jinaBert } from './jina-bert.js';
+import { onlyBoxes, pageRows, refusePages } from './page-places.js';
 import type { ModelRow } from '../model-row.js';
 import { type AttendOptions, feedForward, keysMask, multiHead, type MultiHeadNames, rowTable } from '../parts.js';
 import type { RopeTable } from '../decoder/rope.js';
@@ -153,7 +154,7 @@ const ALBERT: BertNames = {
 const KEPT_IN_TRAINING = 1 - 0.15 * 0.8;
 
 /** Norms after the additions, or before what is added. */
-class BertBlock extends Module {
+export class BertBlock extends Module {
   readonly #before: boolean;
   readonly attention: Attention;
   readonly norm1: LayerNorm;
@@ -259,8 +260,7 @@ export class Bert extends TextEncoder {
     const { padded, before = 0 } = this.#config;
     if (padded === undefined)
       return positions.forward(arange(before, before + ids.shape[1], 1, { dtype: 'u32', device: ids.device }));
-    const real = ids.ne(padded).cast('f32');
-    return positions.forward(real.cumsum(1).mul(real).affine(1, padded).cast('u32'));
+    return positions.forward(countedPlaces(ids, padded));
   }
   /** What tokens are at first, (b, t, width). */
   #wordsOf(ids: Tensor, mask: Tensor | undefined): Tensor {
@@ -286,7 +286,9 @@ export class Bert extends TextEncoder {
       );
     let x = this.#wordsOf(ids, mask); // (b, t, width)
     if (this.positions) x = x.add(input.at ? this.positions.forward(input.at) : this.#positionsOf(ids, this.positions));
-    for (const table of this.places) x = x.add(table.narrow(0, 0, 1));
+    const paged = this.places.length > 0;
+    (paged ? onlyBoxes : refusePages)(input);
+    for (const rows of paged ? pageRows(this.places, input.boxes) : []) x = x.add(rows);
     if (this.types) x = x.add(typeIds ? this.types.forward(typeIds) : this.types.weight.narrow(0, 0, 1));
     if (this.tasks) x = x.add(this.tasks.weight.narrow(0, 0, 1));
     if (this.norm) x = this.norm.forward(x);
@@ -302,6 +304,12 @@ export class Bert extends TextEncoder {
     const out = { hidden: x, ...(pooled && { pooled }) };
     return this.classifier ? { ...out, logits: this.classifier.forward(out) } : out;
   }
+}
+
+/** Places counted from the padding token's number on, where it stays. */
+export function countedPlaces(ids: Tensor, padded: number): Tensor {
+  const real = ids.ne(padded).cast('f32');
+  return real.cumsum(1).mul(real).affine(1, padded).cast('u32');
 }
 
 /** Old files call a norm's weight and bias gamma and beta. */

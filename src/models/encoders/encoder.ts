@@ -17,6 +17,13 @@ export interface EncoderInput {
   readonly typeIds?: Tensor;
   /** Which tokens each token sees, (batch, time, time), in place of all that are no padding; BERT's kind alone. */
   readonly seen?: Tensor;
+  /**
+   * Where each token stands on its page, (batch, time, 4): left, upper, right and lower edge in thousandths; models of
+   * pages alone, for which all tokens stand in the first corner by default.
+   */
+  readonly boxes?: Tensor;
+  /** The page as the model sees it, (batch, channels, height, width); models that look at pages alone. */
+  readonly pixels?: Tensor;
   /** Each token's position, (batch, time), in place of its place in the text; BERT's kind alone. */
   readonly at?: Tensor;
 }

@@ -20,9 +20,11 @@ export type TokenTask = (typeof TASKS)[keyof typeof TASKS];
 
 /** Where a head's tensors lie. */
 interface Places {
-  /** A product, an activation and a norm come first. */
+  /** A product, an activation and, where it is named, a norm come first. */
   readonly dense?: string;
   readonly norm?: string;
+  /** The activation, where it is not the model's own. */
+  readonly bend?: string;
   /** The last product, and where else its bias may lie. */
   readonly out: string;
   readonly bias?: string;
@@ -45,13 +47,14 @@ const WORDS: readonly Places[] = [
 /** What some families call the norm of these heads. */
 const OTHER_NORMS = ['cls.predictions.transform.layer_norm', 'lm_head.norm'];
 const CLASSES: readonly Places[] = [
+  { dense: 'classifier.dense', bend: 'tanh', out: 'classifier.out_proj' },
   { dense: 'head.dense', norm: 'head.norm', out: 'classifier' },
   { out: 'classifier' },
 ];
 const PLACES: Readonly<Record<TokenTask, readonly Places[]>> = {
   words: WORDS,
   classes: CLASSES,
-  spans: [{ out: 'qa_outputs' }, ...CLASSES],
+  spans: [{ dense: 'qa_outputs.dense', bend: 'tanh', out: 'qa_outputs.out_proj' }, { out: 'qa_outputs' }, ...CLASSES],
 };
 
 /** What a family's heads have in common. */
@@ -85,13 +88,13 @@ export class TokenHead extends Module {
     this.task = task;
     const vb = style.builder ?? source.builder;
     const { bare = {}, words, eps } = style;
-    this.#bend = activation(style.activation);
+    this.#bend = activation(places.bend ?? style.activation);
     if (places.dense !== undefined) {
       const [wide, from] = source.shapeOf(`${places.dense}.weight`);
       this.dense = linear(from, wide, vb.pp(places.dense), { bias: !bare.dense });
-      const names = [places.norm as string, ...OTHER_NORMS];
+      const names = places.norm === undefined ? [] : [places.norm, ...OTHER_NORMS];
       const norm = names.find((n) => vb.has(`${n}.weight`)) ?? names[0];
-      this.norm = layerNorm(wide, vb.pp(norm), { eps, useBias: !bare.norm });
+      if (norm !== undefined) this.norm = layerNorm(wide, vb.pp(norm), { eps, useBias: !bare.norm });
     }
     const weight = `${places.out}.weight`;
     const stored = source.has(weight);
@@ -114,8 +117,9 @@ export class TokenHead extends Module {
   }
   /** (b, t, width) to (b, t, words, classes or 2). */
   forward(hidden: Tensor): Tensor {
-    const x = this.dense && this.norm ? this.norm.forward(this.#bend(this.dense.forward(hidden))) : hidden;
-    return this.out.forward(x);
+    if (!this.dense) return this.out.forward(hidden);
+    const x = this.#bend(this.dense.forward(hidden));
+    return this.out.forward(this.norm?.forward(x) ?? x);
   }
 }
 
