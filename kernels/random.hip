@@ -150,6 +150,128 @@ WICK_FN void uniform(u64 n, u64 seed, u64 offset, const u64* fed, double lo, dou
   }
 }
 
+/** u = (M + 1/2) 2^-52 of the normal stream, from the two words of an element: M. */
+WICK_FN u64 normal_bits(u32 a, u32 b) { return (u64)(a >> 6) << 26 | b >> 6; }
+/** The quantile of that u in double, every step rounded on its own. */
+WICK_FN double exact_quantile(u64 m) {
+  const double u = mul_rn(add_rn((double)m, 0.5), 0x1p-52), q = add_rn(u, -0.5);
+  return is_central(q) ? central_quantile(q) : outer_quantile(u);
+}
+
+// Quantiles by a table: |2u - 1| or 1 - |2u - 1|, whichever is less, lies in an octave, an octave has 64 intervals, and
+// an interval a cubic in single precision about its middle (src/backends/gpu/random.ts makes the table). It is off by
+// 2^-29.4 of the quantile at most: where both ends of what is possible round to the same number, that is the number.
+// One in twenty is left to exact_quantile.
+constexpr u32 TABLE_SMALL = 6, TABLE_NEAR = 8, TABLE_WORDS = 4 * 64 * (TABLE_SMALL + TABLE_NEAR);
+struct Between {
+  float middle, low, high;  // |quantile| is between middle + low and middle + high
+};
+/** False where the table does not reach. */
+WICK_FN bool quantile_between(u64 m, const u32* table, Between& q) {
+  const i64 twice = (i64)(2 * m + 1) - (1ll << 52);
+  const u64 x = (u64)(twice < 0 ? -twice : twice), t = (1ull << 52) - x;
+  const bool near = t < x;  // near the ends of (0, 1)
+  const u64 z = near ? t : x;
+  const float head = (float)(u32)(z >> 27), rest = (float)((u32)z & 0x7ffffffu);
+  const u32 bits = bits_as<u32>(head), octaves = near ? TABLE_NEAR : TABLE_SMALL;
+  const i32 at = (i32)(bits >> 17) - (i32)((127 + 24 - octaves) * 64);
+  const float v = fmaf(rest, 0x1p-27f, head - bits_as<float>((bits & 0xfffe0000u) | 0x10000u));
+  u32 c[4];
+  split_words(((const word4*)table)[at < 0 ? 0 : at + (near ? (i32)(64 * TABLE_SMALL) : 0)], c);
+  const float cube = fmaf(bits_as<float>(c[3] << 16), v, bits_as<float>(c[2]));
+  const float off = fmaf(fmaf(cube, v, bits_as<float>(c[1])), v, bits_as<float>(c[3] & 0xffff0000u));
+  q.middle = bits_as<float>(c[0]);
+  const float doubt = q.middle * (1.75f * 0x1p-30f);
+  q.low = off - doubt, q.high = off + doubt;
+  return at >= 0;
+}
+/** The number that all of them round to, if there is one. STANDARD: mean 0 and standard deviation 1. */
+template <bool STANDARD, class S>
+WICK_FN bool number_between(const Between& q, bool below, double mean, double std, S& out) {
+  if constexpr (STANDARD && same<S, float>) {
+    const float low = q.middle + q.low, high = q.middle + q.high;
+    out = below ? -low : low;
+    return low == high;
+  } else if constexpr (STANDARD) {
+    const float low = (q.middle + q.low) * (1.0f - 0x1p-23f), high = (q.middle + q.high) * (1.0f + 0x1p-22f);
+    out = from_compute<S>(below ? -low : low);
+    return to_compute(out) == to_compute(from_compute<S>(below ? -high : high));
+  } else {
+    const double low = add_rn(q.middle, q.low), high = add_rn(q.middle, q.high);
+    out = round_to<S>(add_rn(mean, mul_rn(std, below ? -low : low)));
+    const S other = round_to<S>(add_rn(mean, mul_rn(std, below ? -high : high)));
+    return to_compute(out) == to_compute(other) && signbitg(to_compute(out)) == signbitg(to_compute(other));
+  }
+}
+constexpr u32 QUICK_BLOCK = 256, QUICK_EACH = 4, QUICK_TILE = 2 * QUICK_BLOCK * QUICK_EACH;
+/** The numbers of `normal`, four at a time by the table; what it does not settle is put aside and done side by side. */
+template <bool STANDARD, class S>
+WICK_FN void quick_normal(u64 n, u64 seed, u64 offset, const u64* fed, const u64* words, double mean, double std,
+                          S* out) {
+  __shared__ __attribute__((aligned(16))) u32 table[TABLE_WORDS];
+  __shared__ u16 left[QUICK_TILE];
+  __shared__ u32 count;
+  for (u32 i = threadIdx.x; i < TABLE_WORDS; i += QUICK_BLOCK) table[i] = (u32)words[i];
+  if (fed) seed = fed[0], offset += fed[1];
+  const u32 skip = (u32)(offset % 2);
+  const bool whole = skip == 0 && aligned16(out);
+  for (u64 base = (u64)blockIdx.x * QUICK_TILE; base < n + skip; base += (u64)gridDim.x * QUICK_TILE) {
+    __syncthreads();  // the list is done with, and the table is there
+    if (threadIdx.x == 0) count = 0;
+    __syncthreads();
+    ROLLED
+    for (u32 at = QUICK_EACH * threadIdx.x; at < QUICK_TILE; at += QUICK_EACH * QUICK_BLOCK) {
+      S made[QUICK_EACH];
+      u32 open = 0;
+#pragma unroll
+      for (u32 k = 0; k < QUICK_EACH; k += 2) {
+        const Words r = philox((offset - skip + base + at + k) / 2, 2, seed);
+#pragma unroll
+        for (u32 j = 0; j < 2; j++) {
+          const u64 m = normal_bits(r.w[2 * j], r.w[2 * j + 1]);
+          Between q;
+          const bool there = quantile_between(m, table, q);
+          const bool sure = number_between<STANDARD>(q, (m >> 51) == 0, mean, std, made[k + j]);
+          if (!there || !sure) open |= 1u << (k + j);
+        }
+      }
+      const u64 first = base + at - skip;  // wraps below the first element and is then beyond n
+      if (whole && first + QUICK_EACH <= n) {
+        if constexpr (sizeof(S) == 4) {
+          u32 w[4];
+#pragma unroll
+          for (u32 k = 0; k < QUICK_EACH; k++) w[k] = bits_as<u32>(made[k]);
+          *(word4*)(out + first) = join_words(w);
+        } else {
+#pragma unroll
+          for (u32 k = 0; k < QUICK_EACH; k++) out[first + k] = made[k];
+        }
+      } else {
+#pragma unroll
+        for (u32 k = 0; k < QUICK_EACH; k++)
+          if (first + k < n) out[first + k] = made[k];
+      }
+      if (open) {
+        u32 slot = atomic_add(&count, (u32)popcount64(open));
+#pragma unroll
+        for (u32 k = 0; k < QUICK_EACH; k++)
+          if (open >> k & 1) left[slot++] = (u16)(at + k);
+      }
+    }
+    __syncthreads();
+    ROLLED
+    for (u32 slot = threadIdx.x; slot < count; slot += QUICK_BLOCK) {
+      const u64 i = base + left[slot] - skip;
+      if (i >= n) continue;
+      const u64 e = offset + i;
+      const Words r = philox(e / 2, 2, seed);
+      const bool odd = e % 2;
+      const double q = exact_quantile(normal_bits(odd ? r.w[2] : r.w[0], odd ? r.w[3] : r.w[1]));
+      out[i] = round_to<S>(add_rn(mean, mul_rn(std, q)));
+    }
+  }
+}
+
 constexpr u32 NORMAL_BLOCK = 256, NORMAL_TILE = 1024;
 /**
  * A block makes a tile of numbers. Three in twenty lie outside the centre, where the quantile takes four times as long:

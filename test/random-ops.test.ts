@@ -109,3 +109,21 @@ for (const device of ['cpu', 'sim:32', 'sim:64'])
         );
       }
   });
+
+for (const device of ['sim:32', 'sim:64'])
+  test(`many normal numbers, which a table serves, are the bits of those made one by one, ${device}`, () => {
+    const [on, exact] = [device, 'cpu'].map((name) => Tensor.empty([1], 'f32', Device.of(name)));
+    for (const dtype of FLOATS)
+      for (const [offset, mean, std] of [
+        [0n, 0, 1],
+        [3n, 0, 1],
+        [8n, 0.1, 1e-3],
+        [1n, -7, 3],
+      ] as const) {
+        const call = { shape: [2 ** 18 + 5], dtype, seed: 11n, offset, mean, std };
+        assert.ok(
+          Buffer.from(on.randNormal(call).bytesSync()).equals(exact.randNormal(call).bytesSync()),
+          `${dtype} from ${offset}, ${mean} and ${std}`,
+        );
+      }
+  });

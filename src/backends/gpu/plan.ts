@@ -115,6 +115,8 @@ export const FAULT = { fault: true } as const;
 /** Numbers that a kernel reads from device memory, 64 bits each; uploaded once per content. */
 export interface Uploaded {
   readonly upload: readonly number[];
+  /** What they are known by, where they are so many that comparing them takes time. */
+  readonly name?: string;
 }
 /** What a named buffer is; undefined is null. */
 export type Buffers = Readonly<Record<string, View | Uploaded | typeof FAULT | undefined>>;

@@ -1,8 +1,8 @@
 // Random numbers from a seed and an offset, the same on every device: kernels/random.hip.
 import { CTYPE, KernelModule, REAL_TYPES } from '../../kernels/declare.js';
 import type { RowOf } from '../../ops/op.js';
-import { type NormalParams, type UniformParams, uniformRange } from '../../ops/random.js';
-import { at, ceilDiv, clamp, type FamilyPlan, launch, packOf, single } from './plan.js';
+import { type NormalParams, normalQuantile, type UniformParams, uniformRange } from '../../ops/random.js';
+import { at, ceilDiv, clamp, type FamilyPlan, launch, packOf, single, type Uploaded } from './plan.js';
 
 export const RANDOM = new KernelModule('random');
 const DTYPES = [...REAL_TYPES, 'f8e4m3'] as const;
@@ -25,6 +25,52 @@ const normal = RANDOM.declare({
     call: `normal<${CTYPE[dtype]}>`,
   }),
 });
+/** The same numbers by a table of cubics, where there are many; `standard`: mean 0 and standard deviation 1. */
+const quick = RANDOM.declare({
+  each: { kind: ['standard', 'scaled'], dtype: DTYPES.filter((d) => d !== 'f64') },
+  symbol: ({ kind, dtype }) => `rand_quick_normal_${kind}_${dtype}`,
+  body: ({ kind, dtype }) => ({
+    threads: 256,
+    params: { ...STREAM, words: 'const u64*', mean: 'double', std: 'double', out: `${CTYPE[dtype]}*` },
+    call: `quick_normal<${kind === 'standard'}, ${CTYPE[dtype]}>`,
+  }),
+});
+/** Numbers from which the table is worth reading, and those of a block at a time (QUICK_TILE). */
+const QUICK_FROM = 2 ** 18;
+const QUICK_TILE = 2048;
+/** Octaves below 1/2 of |2u - 1|, and of 1 less that (TABLE_SMALL, TABLE_NEAR). */
+const OCTAVES = { small: 6, near: 8 } as const;
+
+const bits = new DataView(new ArrayBuffer(4));
+const wordOf = (x: number): number => {
+  bits.setFloat32(0, x);
+  return bits.getUint32(0);
+};
+/** The upper half of a float's word, rounded. */
+const halfOf = (x: number): number => (wordOf(x) + 0x7fff + ((wordOf(x) >>> 16) & 1)) >>> 16;
+/** The cubic through f at Chebyshev's points of middle - half .. middle + half, in powers of x - middle. */
+function cubic(f: (x: number) => number, middle: number, half: number): number[] {
+  const turns = [1, 3, 5, 7].map((k) => (k * Math.PI) / 8);
+  const values = turns.map((t) => f(middle + half * Math.cos(t)));
+  const a = [0, 1, 2, 3].map((j) => turns.reduce((sum, t, k) => sum + (values[k] * Math.cos(j * t)) / 2, 0));
+  return [a[0] / 2 - a[2], (a[1] - 3 * a[3]) / half, (2 * a[2]) / half ** 2, (4 * a[3]) / half ** 3];
+}
+let table: Uploaded | undefined;
+/** What quantile_between reads: four words an interval, of |2u - 1| 2^25 or of 2^25 less that. */
+function quantileTable(): Uploaded {
+  if (table) return table;
+  const words: number[] = [];
+  const small = (x: number): number => normalQuantile(0.5 + x * 2 ** -26);
+  const near = (x: number): number => -normalQuantile(x * 2 ** -26);
+  for (const [f, octaves] of [[small, OCTAVES.small] as const, [near, OCTAVES.near] as const])
+    for (let at = (24 - octaves) * 64; at < 24 * 64; at++) {
+      const half = 2 ** (Math.floor(at / 64) - 7);
+      const [c0, c1, c2, c3] = cubic(f, half * (2 * (64 + (at % 64)) + 1), half);
+      const head = Math.fround(c0);
+      words.push(wordOf(head), wordOf(c1), wordOf(c2), ((halfOf(c0 - head) << 16) | halfOf(c3)) >>> 0);
+    }
+  return (table = { upload: words, name: 'quantiles' });
+}
 
 export const planRandom: FamilyPlan<RowOf<'random'>, UniformParams | NormalParams> = (p, row, [fed], [out], params) => {
   const dtype = out.dtype as (typeof DTYPES)[number];
@@ -39,6 +85,12 @@ export const planRandom: FamilyPlan<RowOf<'random'>, UniformParams | NormalParam
     p.run(single(launch(uniform, { dtype }, grid, 256, { ...stream, lo, span: up - lo, bottom, top })), { out, fed });
   } else {
     const { mean, std } = params as NormalParams;
+    if (n >= QUICK_FROM && dtype !== 'f64') {
+      const kind = mean === 0 && std === 1 ? 'standard' : 'scaled';
+      const blocks = clamp(ceilDiv(n, QUICK_TILE), 1, 4 * Math.max(1, p.device.multiprocessors));
+      const args = { ...stream, words: at('words'), mean, std };
+      return p.run(single(launch(quick, { kind, dtype }, blocks, 256, args)), { out, fed, words: quantileTable() });
+    }
     p.run(single(launch(normal, { dtype }, grid, 256, { ...stream, mean, std })), { out, fed });
   }
 };

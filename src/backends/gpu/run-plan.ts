@@ -29,6 +29,7 @@ import {
   Slot,
   type Step,
   Temporary,
+  type Uploaded,
   valuesOf,
 } from './plan.js';
 
@@ -108,7 +109,7 @@ function pack(gpu: GpuContext, l: Launch, { buffers, scratch }: Launches & { rea
     if (buffer === 'scratch' && scratch > 0) pointers.push({ at: p.offset, of: SCRATCH, offset });
     const b = buffers[buffer];
     if (b === undefined) return offset;
-    return 'upload' in b ? uploaded(gpu, b.upload) + offset : point(p.offset, b, offset, p);
+    return 'upload' in b ? uploaded(gpu, b) + offset : point(p.offset, b, offset, p);
   });
   return { fn, launch: l, bytes: packEntry(gpu.args, entry, values).bytes(), pointers, written, ahead };
 }
@@ -321,10 +322,10 @@ function filled(gpu: GpuContext, view: View, value: number): Plan {
 
 const infos = new WeakMap<GpuContext, Map<string, GpuMemory>>();
 /** Numbers in device memory, 64 bits each: uploaded once per content, so that no launch uploads anything. */
-function uploaded(gpu: GpuContext, values: readonly number[]): Address {
+function uploaded(gpu: GpuContext, { upload: values, name }: Uploaded): Address {
   let known = infos.get(gpu);
   if (!known) infos.set(gpu, (known = new Map()));
-  const key = values.join();
+  const key = name ?? values.join();
   let memory = known.get(key);
   if (!memory) {
     memory = gpu.allocator.alloc(Math.max(8, values.length * 8));
