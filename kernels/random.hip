@@ -315,3 +315,72 @@ template <class S> WICK_FN void normal(u64 n, u64 seed, u64 offset, const u64* f
     }
   }
 }
+
+/**
+ * out[i] = f(u[i], x[i]) for the numbers u of the 24-bit uniform stream. A thread takes as many elements as make 16
+ * bytes, or four, twice.
+ */
+template <class S, class F> WICK_FN void with_uniform(u64 n, u64 seed, u64 offset, const S* x, S* out, F f) {
+  constexpr u32 V = pack_size<S>, EACH = V < 4 ? 4 : V, TURNS = 2;
+  const u32 skip = (u32)(offset % 4);
+  if (skip == 0 && aligned16(x) && aligned16(out)) {
+    const u64 groups = (n + EACH - 1) / EACH, step = blockDim.x;
+    for (u64 g = (u64)blockIdx.x * TURNS * step + threadIdx.x; g < groups; g += (u64)gridDim.x * TURNS * step) {
+      Pack<S> packs[TURNS][EACH / V];
+#pragma unroll
+      for (u32 t = 0; t < TURNS; t++) {
+        const u64 at = (g + t * step) * EACH;
+#pragma unroll
+        for (u32 k = 0; k < EACH; k += V)
+          if (at + k + V <= n) packs[t][k / V] = load_pack(x + at + k);
+      }
+#pragma unroll
+      for (u32 t = 0; t < TURNS; t++) {
+        const u64 at = (g + t * step) * EACH;
+        if (at >= n) break;
+#pragma unroll
+        for (u32 b = 0; b < EACH; b += 4) {
+          const Words r = philox((offset + at + b) / 4, 0, seed);
+#pragma unroll
+          for (u32 k = 0; k < 4; k++) {
+            const u32 e = b + k;
+            const float u = (float)(r.w[k] >> 8) * 0x1p-24f;
+            if (at + e / V * V + V <= n) packs[t][e / V].v[e % V] = f(u, packs[t][e / V].v[e % V]);
+            else if (at + e < n) out[at + e] = f(u, x[at + e]);
+          }
+        }
+#pragma unroll
+        for (u32 k = 0; k < EACH; k += V)
+          if (at + k + V <= n) store_pack(out + at + k, packs[t][k / V]);
+      }
+    }
+    return;
+  }
+  GRID_STRIDE(t, (n + skip + 3) / 4) {
+    const Words r = philox((offset - skip + t * 4) / 4, 0, seed);
+#pragma unroll
+    for (u32 k = 0; k < 4; k++) {
+      const u64 i = t * 4 + k - skip;  // wraps below the first element and is then beyond n
+      if (i < n) out[i] = f((float)(r.w[k] >> 8) * 0x1p-24f, x[i]);
+    }
+  }
+}
+/** Elements left out with probability p, the others times `by`. */
+template <class S>
+WICK_FN void drop_out(u64 n, u64 seed, u64 offset, const u64* fed, float p, compute_t<S> by, const S* x, S* out) {
+  if (fed) seed = fed[0], offset += fed[1];
+  with_uniform<S>(n, seed, offset, x, out, [&](float u, S v) {
+    typedef compute_t<S> T;
+    return from_compute<S>(u >= p ? fmag(to_compute(v), by, T(0)) : T(0));
+  });
+}
+/** 1 with probability p[i], else 0; `wrong` where one is no probability. */
+template <class S> WICK_FN void happen(u64 n, u64 seed, u64 offset, const S* p, S* out, u32* wrong) {
+  bool bad = false;
+  with_uniform<S>(n, seed, offset, p, out, [&](float u, S v) {
+    const float share = (float)to_compute(v);
+    bad = bad || !(share >= 0.0f && share <= 1.0f);
+    return from_compute<S>((compute_t<S>)(u < share ? 1 : 0));
+  });
+  if (bad) *wrong = 1;
+}

@@ -284,7 +284,12 @@ const trained: Call[] = [
   ...[2 ** 24 - 256, 2 ** 24, 2 ** 24 + 1, 2 ** 32].flatMap((n): Call[] => [
     ['randUniform', [], { shape: [n], dtype: 'f32', lo: -3, up: 5, seed: 7n, offset: 6n }],
     ['randNormal', [], { shape: [n], dtype: 'f32', mean: 3, std: 0.25, seed: 7n, offset: 6n }],
+    ['droppedOut', [[n]], { seed: 7n, offset: 8n, p: 0.25 }],
+    ['happens', [[n]], { seed: 7n, offset: 8n, p: 0 }],
   ]),
+  ...[2 ** 18 - 1, 2 ** 18].map(
+    (n): Call => ['randNormal', [], { shape: [n], dtype: 'f32', mean: 0, std: 1, seed: 7n, offset: 6n }],
+  ),
   ...each([7, 65536, 65537], [96, 97, 1023, 1024, 1025, 50304]).flatMap(([rows, cols]): Call[] => [
     ['classLosses', [[rows, cols], ids(rows)], { ignore: -100, smoothing: 0.1, grad: false }],
     ...(['mean', 'none'] as const).flatMap((reduction): Call[] => {

@@ -1,8 +1,8 @@
 // A training step's passes over long vectors: on GPUs one kernel each, held against the ops they are made of.
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
-import { Device, type DType, noGrad, randn, scope, tensor, type Tensor } from '../src/index.js';
-import { AdamW, Embedding, FlatParameters, gradNorm, Linear, losses, Module } from '../src/nn/index.js';
+import { Device, type DType, Generator, noGrad, rand, randn, scope, tensor, type Tensor } from '../src/index.js';
+import { AdamW, dropout, Embedding, FlatParameters, gradNorm, Linear, losses, Module } from '../src/nn/index.js';
 import {
   adamInPlace,
   addedProduct,
@@ -114,6 +114,43 @@ for (const name of DEVICES) {
         );
         const loss = noGrad(() => losses.nll(x.to(device), wrong));
         assert.throws(() => loss.item(), /nllLoss: an index was out of range/);
+      });
+    for (const dtype of ['f32', 'bf16', 'f16', 'f64'] as const)
+      test(`what is dropped is what rand() would drop, in the gradient too, and draws go on behind it, ${dtype}`, () => {
+        for (const [n, offset] of [
+          [5000, 0],
+          [5001, 3],
+        ]) {
+          const x = randn([n], { seed: 1, device }).cast(dtype).requireGrad();
+          const by = randn([n], { seed: 2, device }).cast(dtype);
+          const [one, apart] = [new Generator(7, offset), new Generator(7, offset)];
+          const got = dropout(x, 0.3, one);
+          const want = x.dropout(0.3, rand([n], { device, generator: apart }));
+          assert.equal(got.node?.row.name, 'droppedOut');
+          assert.deepEqual(list(got), list(want));
+          assert.equal(one.offset, apart.offset);
+          const [a, b] = [got, want].map((y) => y.mul(by).sum().backward({ createGraph: true }).of(x));
+          assert.deepEqual(list(a), list(b));
+          const share = x.detach().sigmoid();
+          const [hits, drawn] = [new Generator(9, offset), new Generator(9, offset)];
+          const happens = share.bernoulli({ generator: hits });
+          const u = rand([n], { device, generator: drawn, dtype: dtype === 'f64' ? 'f64' : 'f32' });
+          assert.deepEqual(list(happens), list(u.lt(share.cast(u.dtype)).cast('f32')));
+          assert.equal(hits.offset, drawn.offset);
+          for (const wrong of [-0.25, 1.5, NaN])
+            assert.throws(
+              () =>
+                share
+                  .narrow(0, 1, 20)
+                  .cat([share.affine(0, wrong)], 0)
+                  .bernoulli({ generator: hits }),
+              {
+                code: 'E_ARGUMENT',
+              },
+            );
+          assert.equal(hits.offset, drawn.offset, 'what is refused draws nothing');
+        }
+        assert.throws(() => dropout(randn([3], { device }), 1.5), /dropout: probability 1.5/);
       });
     for (const dtype of ['f32', 'bf16', 'f16'] as const)
       test(`the sum of squares, ${dtype}`, () => {

@@ -5,6 +5,7 @@ import { requireShare } from '../ops/kernel-row.js';
 import { rand } from '../tensor/create.js';
 import { Generator } from '../tensor/random.js';
 import type { Tensor } from '../tensor/tensor.js';
+import { droppedOut } from '../tensor/training.js';
 import { Layer } from './module.js';
 
 /** Each element is 0 with probability p while training, and the others are divided by 1 - p. */
@@ -30,7 +31,10 @@ export class Dropout extends Layer {
 }
 /** x with each element left out with probability p, the others divided by 1 - p. */
 export const dropout = (x: Tensor, p: number, generator?: Generator): Tensor =>
-  p === 0 ? x : x.dropout(p, rand(x.shape, { device: x.device, ...(generator && { generator }) }));
+  p === 0
+    ? x
+    : (droppedOut(x, p, generator) ??
+      x.dropout(p, rand(x.shape, { device: x.device, ...(generator && { generator }) })));
 
 /** Whole channels of (batch, channels, ...) are left out together, as PyTorch's Dropout1d, 2d and 3d. */
 export class ChannelDropout extends Dropout {

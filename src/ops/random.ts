@@ -23,7 +23,7 @@ import { rows, type Call, type ErrorSample, type RefTensor, type Sample, type Si
 declare module './op.js' {
   interface KernelFacts {
     /** How the numbers are distributed. */
-    random: { readonly distribution: 'uniform' | 'normal' };
+    random: { readonly distribution: 'uniform' | 'normal' | 'dropout' | 'bernoulli' };
   }
 }
 
@@ -44,11 +44,24 @@ export interface NormalParams extends RandomParams {
   readonly std: number;
 }
 
+/** Numbers of the 24-bit stream drawn beside a tensor. */
+export interface BesideParams extends Record<string, unknown> {
+  readonly seed: bigint;
+  readonly offset: bigint;
+  /** What share is left out. */
+  readonly p: number;
+}
+
 /** Third word of the counter: streams of one seed that never meet. */
 const STREAM = { uniform24: 0, uniform53: 1, normal: 2 } as const;
 
 const low = (v: bigint): number => Number(v & 0xffffffffn);
 const high = (v: bigint): number => Number((v >> 32n) & 0xffffffffn);
+
+/** What f makes of each number of the 24-bit stream beside a tensor of that shape. */
+export function besideUniform(shape: Shape, p: BesideParams, f: (u: number, i: number) => void): void {
+  eachDraw({ ...p, shape, dtype: 'f32' }, STREAM.uniform24, 1, (i, a) => f((a >>> 8) * 2 ** -24, i));
+}
 
 /** Upper half of a 32 x 32 bit product. */
 function mulHigh(a: number, b: number): number {

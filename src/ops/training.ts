@@ -6,6 +6,7 @@ import { formatShape } from '../base/shape.js';
 import { numbers } from './kernel-row.js';
 import { secondGrad } from './matmul.js';
 import { type GradContext, type Grads, type KernelRow, type RefTensor, type Sig, ulps } from './op.js';
+import { type BesideParams, besideUniform } from './random.js';
 import { RECURRENT_ROWS } from './recurrent.js';
 
 declare module './op.js' {
@@ -447,6 +448,40 @@ export const adamRow: KernelRow<any> = {
   },
 };
 
+const BESIDE: BesideParams = { seed: 42n, offset: 0n, p: 0.25 };
+/** x with elements left out by the numbers of the uniform stream, which nobody keeps: the gradient draws them again. */
+export const dropoutRow: KernelRow<any> = {
+  ...common,
+  name: 'droppedOut',
+  serves: 'dropout',
+  family: 'random',
+  kernel: { distribution: 'dropout' },
+  dtypes: REALS,
+  formula: 'x / (1 - p) with probability 1 - p, else 0',
+  samples: () => [{ inputs: [{ shape: [7, 5] }], params: BESIDE }],
+  infer: ([x]: readonly Sig[]): readonly Sig[] => [x],
+  reference: ([x]: readonly RefTensor[], [out]: readonly RefTensor[], params: BesideParams): void =>
+    besideUniform(x.shape, params, (u, i) => {
+      out.data[i] = u >= Math.fround(params.p) ? numbers(x)[i] / (1 - params.p) : 0;
+    }),
+};
+/** 1 with the probability that each element gives, else 0; and whether one is no probability. */
+export const bernoulliRow: KernelRow<any> = {
+  ...common,
+  name: 'happens',
+  serves: 'bernoulli',
+  family: 'random',
+  kernel: { distribution: 'bernoulli' },
+  formula: '1 with probability x, else 0',
+  noGrad: 'what is drawn does not depend on x smoothly',
+  samples: () => [{ inputs: [{ shape: [7, 5], domain: [0, 1] }], params: BESIDE }],
+  infer: ([x]: readonly Sig[]): readonly Sig[] => [x, { shape: [], dtype: 'u32' }],
+  reference: ([x]: readonly RefTensor[], [out, wrong]: readonly RefTensor[], params: BesideParams): void => {
+    besideUniform(x.shape, params, (u, i) => (out.data[i] = u < numbers(x)[i] ? 1 : 0));
+    wrong.data[0] = numbers(x).every((v) => v >= 0 && v <= 1) ? 0 : 1;
+  },
+};
+
 export const TRAINING_ROWS: readonly KernelRow<any>[] = [
   crossEntropyRow,
   classSlopesRow,
@@ -458,5 +493,7 @@ export const TRAINING_ROWS: readonly KernelRow<any>[] = [
   swigluGradRow,
   squaresRow,
   adamRow,
+  dropoutRow,
+  bernoulliRow,
   ...RECURRENT_ROWS,
 ];

@@ -4,8 +4,11 @@ import { ArgumentError, DTypeError, ShapeError } from '../base/errors.js';
 import { formatShape } from '../base/shape.js';
 import { requireOptions } from '../ops/kernel-row.js';
 import { rand, randn, type RandomOptions } from './create.js';
+import { noGrad } from './autograd.js';
 import { fuse } from './fuse.js';
+import { defaultGenerator, Generator } from './random.js';
 import type { Tensor } from './tensor.js';
+import { happened } from './training.js';
 
 const OPTIONS = ['dtype', 'requiresGrad', 'generator', 'seed'];
 /** What the tensor itself does not say. */
@@ -48,7 +51,10 @@ export function bernoulli(x: Tensor, options: DrawOptions = {}): Tensor {
   requireOptions('bernoulli', options, ['generator', 'seed']);
   if (!isFloat(x.dtype)) throw new DTypeError(`bernoulli: probabilities are floats, not ${x.dtype}`);
   const p = x.detach();
-  if (p.size > 0 && !isProbability(p).min().item())
+  const stream = options.generator ?? (options.seed === undefined ? defaultGenerator : new Generator(options.seed));
+  const quick = noGrad(() => happened(p, stream));
+  if (quick) return quick;
+  if (quick === null || (p.size > 0 && !isProbability(p).min().item()))
     throw new ArgumentError('bernoulli: the tensor holds numbers that are not probabilities from 0 to 1');
   const drawn = rand(x.shape, { ...options, dtype: x.dtype === 'f64' ? 'f64' : 'f32', device: x.device });
   return happens(drawn, p);

@@ -9,10 +9,12 @@ import {
   type AdamParams,
   type AdamRates,
   addedRow,
+  bernoulliRow,
   biasedRow,
   type ClassParams,
   classSlopesRow,
   crossEntropyRow,
+  dropoutRow,
   lossRow,
   NORM_GRADS,
   nllRow,
@@ -25,7 +27,9 @@ import type { Device } from './device.js';
 import { apply, record, sameDevice } from './dispatch.js';
 import { launch } from './guard.js';
 import { innermost } from './levels.js';
+import { defaultGenerator, Generator } from './random.js';
 import { recorded } from './recorded.js';
+import { stepRecording } from './step-recording.js';
 import { Tensor } from './tensor.js';
 
 const has = ({ backend }: Device, row: KernelRow<any>, dtype: DType): boolean =>
@@ -208,6 +212,36 @@ export function classNll(logs: Tensor, target: Tensor, o: ClassLoss): Tensor | u
   if (o.reduction === 'none' || (gradEnabled() && logs.requiresGrad)) return undefined;
   const rows = classRows(nllRow, logs, target, o);
   return rows && apply(nllRow, rows, paramsOf(o))[0].cast(logs.dtype);
+}
+
+const DROPOUT: KernelRow<any> = {
+  ...dropoutRow,
+  gradReads: [1],
+  grad: ({ grad, inputs: [, ...fed], params }: GradContext): Grads => [
+    apply(DROPOUT, [grad as Tensor, ...fed], params)[0],
+    undefined,
+  ],
+};
+/** x with elements left out by the numbers that rand() would draw, which nobody keeps; undefined elsewhere. */
+export function droppedOut(x: Tensor, p: number, generator: Generator = defaultGenerator): Tensor | undefined {
+  const { device, dtype, size } = x;
+  if (!(p > 0 && p < 1) || !(generator instanceof Generator) || innermost() || size === 0) return undefined;
+  if (!has(device, dropoutRow, dtype)) return undefined;
+  const step = stepRecording();
+  const fed = step?.on(device) ? step.stream(generator) : undefined;
+  const offset = generator.take(size) - (fed?.start ?? 0n);
+  return apply(DROPOUT, fed ? [x, fed.words] : [x], { seed: generator.seed, offset, p })[0];
+}
+/** 1 with the probability of each element; null where one is none, undefined where a device has no kernel for it. */
+export function happened(x: Tensor, generator: Generator): Tensor | null | undefined {
+  const { device, dtype, size } = x;
+  if (!(generator instanceof Generator) || innermost() || stepRecording() || size === 0) return undefined;
+  if (!has(device, bernoulliRow, dtype)) return undefined;
+  const { seed, offset: before } = generator;
+  const [out, wrong] = apply(bernoulliRow, [x], { seed, offset: generator.take(size), p: 0 });
+  if (wrong.item() === 0) return out;
+  generator.offset = before;
+  return null;
 }
 
 /** The sum of squares as a 0-d f32 tensor; nothing is recorded. */

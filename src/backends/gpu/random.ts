@@ -1,7 +1,13 @@
 // Random numbers from a seed and an offset, the same on every device: kernels/random.hip.
 import { CTYPE, KernelModule, REAL_TYPES } from '../../kernels/declare.js';
 import type { RowOf } from '../../ops/op.js';
-import { type NormalParams, normalQuantile, type UniformParams, uniformRange } from '../../ops/random.js';
+import {
+  type BesideParams,
+  type NormalParams,
+  normalQuantile,
+  type UniformParams,
+  uniformRange,
+} from '../../ops/random.js';
 import { at, ceilDiv, clamp, type FamilyPlan, launch, packOf, single, type Uploaded } from './plan.js';
 
 export const RANDOM = new KernelModule('random');
@@ -72,7 +78,59 @@ function quantileTable(): Uploaded {
   return (table = { upload: words, name: 'quantiles' });
 }
 
-export const planRandom: FamilyPlan<RowOf<'random'>, UniformParams | NormalParams> = (p, row, [fed], [out], params) => {
+const TOGETHER = { n: 'u64', seed: 'u64', offset: 'u64' } as const;
+const dropped = RANDOM.declare({
+  each: { dtype: REAL_TYPES },
+  symbol: ({ dtype }) => `drop_out_${dtype}`,
+  body: ({ dtype }) => ({
+    threads: 256,
+    params: {
+      ...STREAM,
+      p: 'float',
+      by: dtype === 'f64' ? 'double' : 'float',
+      x: `const ${CTYPE[dtype]}*`,
+      out: `${CTYPE[dtype]}*`,
+    },
+    call: `drop_out<${CTYPE[dtype]}>`,
+  }),
+});
+const happens = RANDOM.declare({
+  each: { dtype: REAL_TYPES.filter((d) => d !== 'f64') },
+  symbol: ({ dtype }) => `happen_${dtype}`,
+  body: ({ dtype }) => ({
+    threads: 256,
+    params: { ...TOGETHER, p: `const ${CTYPE[dtype]}*`, out: `${CTYPE[dtype]}*`, wrong: 'u32*' },
+    call: `happen<${CTYPE[dtype]}>`,
+  }),
+});
+
+type Params = UniformParams | NormalParams | BesideParams;
+type Plan = FamilyPlan<RowOf<'random'>, Params>;
+/** Numbers drawn beside a tensor, each used where it is made. */
+const planBeside: Plan = (p, row, [given, fed], outputs, params) => {
+  const [out, wrong] = outputs;
+  const x = p.dense(given);
+  const n = out.layout.size;
+  const { seed, offset, p: share } = params as BesideParams;
+  const dtype = out.dtype as Exclude<(typeof REAL_TYPES)[number], 'f64'>;
+  const grid = clamp(ceilDiv(n, 2 * 256 * Math.max(4, packOf(dtype))), 1, 2 ** 20);
+  const args = { n, seed, offset, out: at('out') };
+  if (row.kernel.distribution === 'dropout') {
+    const by = 1 / (1 - share);
+    p.run(single(launch(dropped, { dtype }, grid, 256, { ...args, fed: at('fed'), p: share, by, x: at('x') })), {
+      ...{ x, out, fed },
+    });
+  } else {
+    p.fill(wrong, 0);
+    const l = launch(happens, { dtype }, grid, 256, { ...args, p: at('x'), wrong: at('wrong') });
+    p.run(single(l), { x, out, wrong });
+  }
+};
+
+export const planRandom: Plan = (p, row, inputs, outputs, params) => {
+  const { distribution } = row.kernel;
+  if (distribution === 'dropout' || distribution === 'bernoulli') return planBeside(p, row, inputs, outputs, params);
+  const [[fed], [out]] = [inputs, outputs];
   const dtype = out.dtype as (typeof DTYPES)[number];
   const n = out.layout.size;
   // A thread of one fills 16 bytes, a block of the other a tile (NORMAL_TILE).
