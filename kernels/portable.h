@@ -64,6 +64,7 @@
 #include "portable/types.h"
 #include "portable/conversions.h"
 #include "portable/special.h"
+#include "portable/single.h"
 #include "portable/mathematics.h"
 #include "portable/small.h"
 #include "portable/waves.h"

@@ -120,6 +120,7 @@ const GUARDS: Readonly<Record<string, Guard>> = {
   'portable/layout.h': { ops: ['castTo'], tests: ['kernels-golden', 'kernels-structured'] },
   'portable/mathematics.h': { ops: ['exp', 'maximum', 'round'], tests: ['kernels-elementwise', 'kernels-golden'] },
   'portable/small.h': { ops: ['erf', 'log', 'mish', 'normcdf', 'powf', 'sin', 'tanh'], tests: ['small-floats'] },
+  'portable/single.h': { ops: ['erfinv', 'lgamma', 'polygamma'], tests: ['whole-and-special'] },
   'portable/special.h': { ops: ['erfinv', 'polygamma', 'i0', 'i1'], tests: ['golden-torch'] },
   'portable/types.h': { ops: ['max', 'argmax'], tests: ['kernels-conversions', 'kernels-structured'] },
   'portable/waves.h': { ops: ['sum', 'softmax'], tests: ['kernels-long', 'kernels-structured'] },

@@ -47,14 +47,22 @@ WICK_FN float atan2g(float y, float x) { return atan2f(y, x); }
 WICK_FN double atan2g(double y, double x) { return atan2(y, x); }
 WICK_FN float hypotg(float x, float y) { return hypotf(x, y); }
 WICK_FN double hypotg(double x, double y) { return hypot(x, y); }
-template <class T> WICK_FN T lgammag(T x) { return (T)lgamma((double)x); }
+template <class T> WICK_FN T lgammag(T x) {
+  if constexpr (same<T, float>)
+    if (x > 0.0f) return single_lgamma(x);
+  return (T)lgamma((double)x);
+}
 template <class T> WICK_FN T erfinvg(T x) {
-  if constexpr (same<T, float>) return (T)special_erfinv_short((double)x);
+  if constexpr (same<T, float>) return single_erfinv(x);
   else return (T)special_erfinv((double)x);
 }
 template <class T> WICK_FN T i0g(T x) { return (T)special_bessel_i(0, (double)x); }
 template <class T> WICK_FN T i1g(T x) { return (T)special_bessel_i(1, (double)x); }
-template <class T> WICK_FN T polygammag(T n, T x) { return (T)special_polygamma((double)n, (double)x); }
+template <class T> WICK_FN T polygammag(T n, T x) {
+  if constexpr (same<T, float>)
+    if (n == 0.0f && x > 0.0f) return single_digamma(x);
+  return (T)special_polygamma((double)n, (double)x);
+}
 WICK_FN float powg(float p, float q) { return powf(p, q); }
 WICK_FN double powg(double p, double q) { return pow(p, q); }
 WICK_FN float fmag(float p, float q, float r) { return fmaf(p, q, r); }

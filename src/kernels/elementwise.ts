@@ -156,7 +156,9 @@ export function groupElements(c: Chain): number {
  * slow paths that every copy of it repeats.
  */
 export function flatShape(c: Chain): { readonly block: number; readonly inFlight: number } {
-  const long = c.steps.some((s) => 'row' in s && s.dtype === 'f32' && /\b(sin|cos|tan)g\(/.test(s.row.kernel));
+  const long = c.steps.some(
+    (s) => 'row' in s && s.dtype === 'f32' && /\b(sin|cos|tan|lgamma|erfinv|polygamma)g\(/.test(s.row.kernel),
+  );
   return { block: 128, inFlight: long ? 16 : 32 };
 }
 /** Elements of a block's tile in the flat kernel. */
