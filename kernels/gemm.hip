@@ -14,6 +14,7 @@
 //                     tiles of rows * tiles of n
 //   matvec_part       1 to 8 rows of A against B whose columns are contiguous along k, at copy speed; grid (n / 4,
 //                     batch, splits), 128 threads
+//   dot_part, dot_end   one number of two long vectors: a sum a block, grid-stride, then one block joins them
 // Grid of the first two: (tiles of m x tiles of n, batch, splits); with splits > 1 sums go to `part` in float (double)
 // and gemm_merge follows.
 #include "block.h"
@@ -326,4 +327,46 @@ WICK_FN void matvec_part(const S* a, const S* b, S* c, product_t<S>* part, const
                          const Operand& ob, const Product& p) {
   const i64 from = (i64)blockIdx.z * p.split, to = from + p.split < p.k ? from + p.split : p.k;
   matvec<ROWS>(a + batch_offset(oa, p), b + batch_offset(ob, p), store_of(c, part, bias, p), oa, ob, p.n, from, to);
+}
+
+/** Packs of either vector that a thread has in flight. */
+constexpr int DOT_PACKS = 4;
+template <class S> WICK_FN void dot_part(const S* a, const S* b, product_t<S>* part, i64 k) {
+  typedef product_t<S> A;
+  constexpr int V = pack_size<S>;
+  __shared__ A slots[WAVE_SLOTS];
+  A sum[DOT_PACKS] = {};
+  const i64 step = (i64)gridDim.x * blockDim.x, self = (i64)blockIdx.x * blockDim.x + threadIdx.x;
+  i64 done = 0;
+  if (aligned16(a) && aligned16(b)) {
+    const i64 packs = k / V;
+    done = packs * V;
+    ROLLED
+    for (i64 i = self; i < packs; i += DOT_PACKS * step) {
+      Pack<S> pa[DOT_PACKS], pb[DOT_PACKS];
+#pragma unroll
+      for (int u = 0; u < DOT_PACKS; u++)
+        if (i + u * step < packs) pa[u] = load_pack(a + (i + u * step) * V), pb[u] = load_pack(b + (i + u * step) * V);
+#pragma unroll
+      for (int u = 0; u < DOT_PACKS; u++) {
+        if (i + u * step >= packs) break;
+        compute_t<S> x[V], y[V];
+        unpack(pa[u], x);
+        unpack(pb[u], y);
+#pragma unroll
+        for (int v = 0; v < V; v++) sum[u] = fmag((A)x[v], (A)y[v], sum[u]);
+      }
+    }
+  }
+  ROLLED
+  for (i64 i = done + self; i < k; i += step) sum[0] = fmag((A)to_compute(a[i]), (A)to_compute(b[i]), sum[0]);
+  const A whole = group_sum((sum[0] + sum[1]) + (sum[2] + sum[3]), blockDim.x, slots);
+  if (threadIdx.x == 0) part[blockIdx.x] = whole;
+}
+template <class S> WICK_FN void dot_end(const product_t<S>* part, S* c, u32 count) {
+  __shared__ product_t<S> slots[WAVE_SLOTS];
+  product_t<S> sum = 0;
+  for (u32 i = threadIdx.x; i < count; i += blockDim.x) sum += part[i];
+  sum = group_sum(sum, blockDim.x, slots);
+  if (threadIdx.x == 0) c[0] = from_compute<S>((compute_t<S>)sum);
 }

@@ -314,6 +314,16 @@ const trained: Call[] = [
     (rows): Call => ['nllLoss', [[rows, 8], ids(rows)], { ignore: -100, smoothing: 0, reduction: 'sum' }],
   ),
   ...[2 ** 18 - 256, 2 ** 18, 2 ** 18 + 1].map((n): Call => ['squareSums', [[n]], {}]),
+  ...[2 ** 15 - 1, 2 ** 15, 2 ** 24, 2 ** 32].map(
+    (n): Call => [
+      'matmul',
+      [
+        [1, n],
+        [n, 1],
+      ],
+      {},
+    ],
+  ),
   ['biasedProduct', [[300, 64], [64, 200], [200]], {}],
   ['biasedProduct', [[9, 8192], [8192, 64], [64]], {}],
 ];

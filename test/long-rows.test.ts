@@ -1,4 +1,4 @@
-// Softmax of long rows: the row's bound holds at the length of a vocabulary and of a million, where sums of many small
+// Inner products of long vectors, and softmax of long rows: the row's bound holds at the length of a vocabulary and of a million, where sums of many small
 // numbers lose bits.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
@@ -33,6 +33,37 @@ function worst(x: Float32Array, got: Float32Array, log: boolean): number {
 }
 
 for (const { name, device, missing } of testDevices('cpu,sim:32')) {
+  for (const dtype of ['f32', 'f64', 'bf16', 'f16'] as const)
+    test(`inner products of long vectors of ${dtype} at any address on ${name}`, { skip: missing }, () => {
+      scope(() => {
+        for (const [n, from] of [
+          [32_768, 0],
+          [70_001, 0],
+          [70_003, 1],
+        ]) {
+          const [a, b] = [7, 11].map((by) =>
+            Tensor.from(
+              Float32Array.from({ length: n + from }, (_, i) => ((i * by) % 5) - 1),
+              { device: device as Device },
+            ).cast(dtype),
+          );
+          const [x, y] = [a, b].map((t) => t.narrow(0, from, n));
+          let want = 0;
+          for (let i = from; i < n + from; i++) want += (((i * 7) % 5) - 1) * (((i * 11) % 5) - 1);
+          // Sums of whole numbers are exact until they are rounded to 8 or 11 bits.
+          const share = { bf16: 2 ** -8, f16: 2 ** -11, f32: 0, f64: 0 }[dtype];
+          const got = x.dot(y.affine(1 / 4, 0)).item();
+          assert.ok(Math.abs(got - want / 4) <= share * (want / 4), `${n} from ${from}: ${got}, not ${want / 4}`);
+          assert.equal(
+            x
+              .reshape([1, 1, n])
+              .matmul(y.affine(1 / 4, 0).reshape([n, 1]))
+              .item(),
+            got,
+          );
+        }
+      });
+    });
   for (const n of [4099, 128_256, 1_000_003]) {
     test(`softmax of ${n} on ${name}`, { skip: missing }, () => {
       scope(() => {

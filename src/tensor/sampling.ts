@@ -42,7 +42,16 @@ export function randperm(n: number, options: RandomOptions = {}): Tensor {
 }
 
 const isProbability = fuse((p: Tensor) => p.ge(0).logicalAnd(p.le(1)));
-const isWeight = fuse((w: Tensor) => w.ge(0).logicalAnd(w.lt(Infinity)));
+/** 1 for a weight above 0, 0 for 0, and what spoils every sum for what is no weight. */
+const chances = fuse((w: Tensor) => {
+  const known = w.ge(0).logicalAnd(w.lt(Infinity));
+  return known.where(w.gt(0).cast('f64'), known.cast('f64').constant(-Infinity));
+});
+/** When clocks of these rates ring; those of rate 0 never do. */
+const ringing = fuse((drawn: Tensor, w: Tensor) => {
+  const never = drawn.constant(Infinity);
+  return w.gt(0).where(drawn.affine(-1, 1).log().neg().div(w.cast('f64')), never);
+});
 /** 1 where what was drawn is below the probability, in its dtype. */
 const happens = fuse((drawn: Tensor, p: Tensor) => drawn.lt(p.cast(drawn.dtype)).cast(p.dtype));
 
@@ -69,14 +78,13 @@ export function multinomial(x: Tensor, count: number, options: MultinomialOption
     throw new ShapeError(`multinomial: takes a vector or rows of weights, not ${formatShape(x.shape)}`);
   if (!Number.isSafeInteger(count) || count < 1)
     throw new ArgumentError(`multinomial: ${count} draws; it takes a whole number from 1`);
-  const weights = x.detach().cast('f64');
-  const fine = isWeight(weights).min();
-  const possible = fine.where(weights.gt(0).sum([-1], false).min(), 0).item();
-  if (possible === 0)
+  const own = x.detach();
+  const possible = chances(own).sum([-1], false).min().item();
+  if (!(possible > 0))
     throw new ArgumentError('multinomial: weights must be finite, none negative, and some of each row above 0');
   const device = x.device;
   if (replacement) {
-    const edges = weights.cumsum(-1);
+    const edges = own.cast('f64').cumsum(-1);
     const total = edges.narrow(-1, x.shape[x.rank - 1] - 1, 1);
     const drawn = rand([...x.shape.slice(0, -1), count], { ...stream, dtype: 'f64', device }).mul(total);
     return edges.searchsorted(drawn, { right: true }).clamp(0, x.shape[x.rank - 1] - 1);
@@ -86,10 +94,8 @@ export function multinomial(x: Tensor, count: number, options: MultinomialOption
       `multinomial: ${count} draws without replacement from rows with as few as ${possible} weights above 0`,
     );
   // The order in which exponential clocks of these rates ring.
-  const ring = rand(x.shape, { ...stream, dtype: 'f64', device })
-    .affine(-1, 1)
-    .log()
-    .neg()
-    .div(weights);
+  const drawn = rand(x.shape, { ...stream, dtype: 'f64', device });
+  const ring = ringing(drawn, own);
+  if (count === 1) return ring.argmin(-1, true).cast('i64');
   return ring.topk(count, -1, { largest: false })[1].cast('i64');
 }

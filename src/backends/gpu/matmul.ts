@@ -79,6 +79,17 @@ const merge = GEMM.forTypes(REAL_TYPES, 'gemm_merge', (T) => ({
   params: { part: `const product_t<${T}>*`, c: `${T}*`, bias: `const ${T}*`, ...typed('i64', 'size', 'splits', 'n') },
   call: `gemm_merge<${T}>`,
 }));
+/** One number of two long vectors. */
+const dotted = GEMM.forTypes(REAL_TYPES, 'dot_part', (T) => ({
+  threads: 256,
+  params: { a: `const ${T}*`, b: `const ${T}*`, part: `product_t<${T}>*`, k: 'i64' },
+  call: 'dot_part',
+}));
+const dotEnd = GEMM.forTypes(REAL_TYPES, 'dot_end', (T) => ({
+  threads: 256,
+  params: { part: `const product_t<${T}>*`, c: `${T}*`, count: 'u32' },
+  call: 'dot_end',
+}));
 /** Few rows against contiguous columns, at copy speed. */
 const fewRows = GEMM.declare({
   each: { rows: [1, 2, 3, 4, 5, 6, 7, 8], dtype: REAL_TYPES },
@@ -307,6 +318,21 @@ function laidOut(p: Planner, v: View, across: number): View {
   return dense || across < 64 ? v : p.dense(v, 16);
 }
 
+/** Elements of vectors that are worth a kernel of their own. */
+const DOT_FROM = 2 ** 15;
+const isLine = ({ layout }: View, dim: number): boolean => layout.strides[layout.rank + dim] === 1;
+function dotLaunch(dtype: (typeof REAL_TYPES)[number], k: number, { multiprocessors }: Target): Launches {
+  const blocks = clamp(ceilDiv(k, 256 * 4 * (16 / bytesOf(dtype))), 1, 8 * Math.max(1, multiprocessors));
+  const part = at('scratch');
+  return {
+    launches: [
+      launch(dotted, { dtype }, blocks, 256, { ...places('a', 'b'), part, k }),
+      launch(dotEnd, { dtype }, 1, 256, { part, c: at('c'), count: blocks }),
+    ],
+    scratch: blocks * (dtype === 'f64' ? 8 : 4),
+  };
+}
+
 export const planMatmul: FamilyPlan<unknown, unknown> = (p, _row, [lhs, rhs, added], [out]) => {
   const batch = out.layout.shape.slice(0, -2);
   const [m, n] = out.layout.shape.slice(-2);
@@ -314,6 +340,8 @@ export const planMatmul: FamilyPlan<unknown, unknown> = (p, _row, [lhs, rhs, add
   if (k === 0) return p.fill(out, 0);
   const a = broadcastBatch(laidOut(p, lhs, n), batch);
   const b = broadcastBatch(laidOut(p, widened(p, rhs, out.dtype), m), batch);
+  if (!added && k >= DOT_FROM && sizeOf(out.layout.shape) === 1 && isLine(a, -1) && isLine(b, -2))
+    return p.run(dotLaunch(out.dtype as (typeof REAL_TYPES)[number], k, p.device), { a, b, c: out });
   const bias = added && p.dense(added, 16);
   const product = { a, b, out, bias, m, n, k, parts: mergeBatch(batch, a.layout.strides, b.layout.strides) };
   const library = libraryProduct(p.served, product);
