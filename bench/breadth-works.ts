@@ -400,6 +400,26 @@ function* layers(): Generator<Row> {
       ({ x }) => x.interpolate({ size: [224, 224], mode }),
       `F.interpolate(x, size=(224, 224), mode=${torch})`,
     ];
+  const halves = { x: `normal bf16 ${PICTURES}`, w: 'positive bf16 64', b: 'normal bf16 64' };
+  yield [
+    'batchNorm, training, bf16',
+    halves,
+    ({ x, w, b }) => x.batchNorm(w, b),
+    'F.batch_norm(x, None, None, w, b, True)',
+  ];
+  yield ['groupNorm, bf16', halves, ({ x, w, b }) => x.groupNorm(8, w, b), 'F.group_norm(x, 8, w, b)'];
+  yield [
+    'maxPool2d 3 by 2, bf16',
+    halves,
+    ({ x }) => x.maxPool2d(3, { stride: 2, padding: 1 }),
+    'F.max_pool2d(x, 3, 2, 1)',
+  ];
+  yield [
+    'interpolate bilinear, bf16',
+    halves,
+    ({ x }) => x.interpolate({ size: [224, 224], mode: 'bilinear' }),
+    "F.interpolate(x, size=(224, 224), mode='bilinear')",
+  ];
   const grid = { x: PICTURES2, g: 'unit f32 32x112x112x2' };
   yield ['gridSample', grid, ({ x, g }) => x.gridSample(g), 'F.grid_sample(x, g, align_corners=False)'];
   yield ['pixelShuffle', pictures, ({ x }) => x.pixelShuffle(2), 'F.pixel_shuffle(x, 2)'];
@@ -485,9 +505,14 @@ const GRADIENTS: Readonly<Record<string, readonly string[]>> = {
   groupNorm: ['x', 'w', 'b'],
   'conv2d 3, bf16': ['x', 'w'],
   'conv2d depthwise, f32': ['x', 'w'],
+  'batchNorm, training, bf16': ['x', 'w', 'b'],
   'maxPool2d 3 by 2': ['x'],
+  'maxPool2d 3 by 2, bf16': ['x'],
   avgPool2d: ['x'],
   'interpolate bilinear': ['x'],
+  'interpolate bilinear, bf16': ['x'],
+  'interpolate bicubic': ['x'],
+  'pad, reflected': ['x'],
   gridSample: ['x', 'g'],
   'attention, causal': ['q', 'k', 'v'],
   cdist: ['x', 'y'],

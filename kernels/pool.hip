@@ -11,120 +11,151 @@
 struct Pool {
   i64 h, w, h_out, w_out, h_k, w_k, h_step, w_step, h_pad, w_pad;
 };
+/** The same in the integers that count a plane's elements: i32 serves all but the largest. */
+template <class I> struct Sizes {
+  I h, w, h_out, w_out, h_k, w_k, h_step, w_step, h_pad, w_pad;
+  WICK_MEMBER Sizes(const Pool& p)
+      : h((I)p.h),
+        w((I)p.w),
+        h_out((I)p.h_out),
+        w_out((I)p.w_out),
+        h_k((I)p.h_k),
+        w_k((I)p.w_k),
+        h_step((I)p.h_step),
+        w_step((I)p.w_step),
+        h_pad((I)p.h_pad),
+        w_pad((I)p.w_pad) {}
+};
+/** i / d of what is not below 0. */
+WICK_FN i32 whole_part(i32 i, i32 d) { return (i32)((u32)i / (u32)d); }
+WICK_FN i64 whole_part(i64 i, i64 d) { return (i64)quotient((u64)i, (u64)d); }
 constexpr u32 POOL_PLANES = 4;
 /** A place in `here` planes from `first` on. */
-struct PoolPlace {
-  u64 first, pixel;
-  i64 y, z;
+template <class I> struct PoolPlace {
+  u64 first;
+  I pixel, y, z;
   u32 here;
-  WICK_MEMBER PoolPlace(u64 i, u64 planes, i64 h, i64 w) {
-    const u64 pixels = (u64)(h * w), some = quotient(i, pixels);
+  WICK_MEMBER PoolPlace(u64 i, u64 planes, I h, I w) {
+    const u64 pixels = (u64)h * (u64)w, some = quotient(i, pixels);
     first = some * POOL_PLANES;
-    pixel = i - some * pixels;
-    y = (i64)quotient(pixel, (u64)w);
-    z = (i64)pixel - y * w;
+    pixel = (I)(i - some * pixels);
+    y = whole_part(pixel, w);
+    z = pixel - y * w;
     here = planes - first < POOL_PLANES ? (u32)(planes - first) : POOL_PLANES;
   }
 };
+/** A window's rows [y0, y1) and columns [z0, z1) inside a plane. */
+template <class I> struct Inside { I y0, y1, z0, z1; };
 WICK_FN u64 pool_groups(u64 planes) { return (planes + POOL_PLANES - 1) / POOL_PLANES; }
-WICK_FN Window window_of(const Pool& p, const PoolPlace& at) {
-  const i64 y = at.y * p.h_step - p.h_pad, z = at.z * p.w_step - p.w_pad;
-  Window v = {y < 0 ? 0 : y, y + p.h_k < p.h ? y + p.h_k : p.h, z < 0 ? 0 : z, z + p.w_k < p.w ? z + p.w_k : p.w};
+template <class I> WICK_FN Inside<I> window_of(const Sizes<I>& p, const PoolPlace<I>& at) {
+  const I y = at.y * p.h_step - p.h_pad, z = at.z * p.w_step - p.w_pad;
+  Inside<I> v = {y < 0 ? 0 : y, y + p.h_k < p.h ? y + p.h_k : p.h, z < 0 ? 0 : z, z + p.w_k < p.w ? z + p.w_k : p.w};
   return v;
 }
 /** Calls f(k, element, place) for each element of the windows, all planes beside each other. */
-template <class S, class F>
-WICK_FN void each_element(const S* src, const Pool& p, const PoolPlace& at, const Window& v, F f) {
-  const u64 plane = (u64)(p.h * p.w);
-  const S* from = src + at.first * plane;
+template <class S, class I, class F>
+WICK_FN void each_element(const S* src, const Sizes<I>& p, const PoolPlace<I>& at, const Inside<I>& v, F f) {
+  const u64 plane = (u64)p.h * (u64)p.w;
+  const S* from[POOL_PLANES];
+#pragma unroll
+  for (u32 k = 0; k < POOL_PLANES; k++) from[k] = src + (at.first + (k < at.here ? k : 0)) * plane;
   ROLLED
-  for (i64 y = v.y0; y < v.y1; y++) {
-    UNROLL(1, 2)
-    for (i64 z = v.z0; z < v.z1; z++) {
-      const u64 place = (u64)(y * p.w + z);
+  for (I y = v.y0; y < v.y1; y++) {
+    UNROLL(1, 3)
+    for (I z = v.z0; z < v.z1; z++) {
+      const I place = y * p.w + z;
       compute_t<S> x[POOL_PLANES];
 #pragma unroll
-      for (u32 k = 0; k < POOL_PLANES; k++)
-        if (k < at.here) x[k] = to_compute(from[k * plane + place]);
+      for (u32 k = 0; k < POOL_PLANES; k++) x[k] = to_compute(from[k][place]);
 #pragma unroll
-      for (u32 k = 0; k < POOL_PLANES; k++)
-        if (k < at.here) f(k, x[k], (u32)place);
+      for (u32 k = 0; k < POOL_PLANES; k++) f(k, x[k], place);
     }
   }
 }
-template <class S> WICK_FN void pool_avg(const S* src, S* dst, u64 planes, const Pool& p) {
+template <class I, class S> WICK_FN void pool_avg(const S* src, S* dst, u64 planes, const Pool& shape) {
+  const Sizes<I> p(shape);
   typedef typename AverageOf<S>::type A;
-  const u64 made = (u64)(p.h_out * p.w_out);
+  const u64 made = (u64)p.h_out * (u64)p.w_out;
   GRID_STRIDE(i, pool_groups(planes) * made) {
-    const PoolPlace at(i, planes, p.h_out, p.w_out);
+    const PoolPlace<I> at(i, planes, p.h_out, p.w_out);
     A sum[POOL_PLANES] = {};
-    each_element(src, p, at, window_of(p, at), [&](u32 k, compute_t<S> x, u32) { sum[k] += (A)x; });
+    each_element(src, p, at, window_of(p, at), [&](u32 k, compute_t<S> x, I) { sum[k] += (A)x; });
 #pragma unroll
     for (u32 k = 0; k < POOL_PLANES; k++)
-      if (k < at.here) dst[(at.first + k) * made + at.pixel] = from_compute<S>(sum[k] / (A)(p.h_k * p.w_k));
+      if (k < at.here) dst[(at.first + k) * made + at.pixel] = from_compute<S>(sum[k] / (A)((i64)p.h_k * p.w_k));
   }
 }
-template <class S> WICK_FN void pool_max(const S* src, S* dst, u64 planes, const Pool& p) {
-  const u64 made = (u64)(p.h_out * p.w_out);
+template <class I, class S> WICK_FN void pool_max(const S* src, S* dst, u64 planes, const Pool& shape) {
+  const Sizes<I> p(shape);
+  const u64 made = (u64)p.h_out * (u64)p.w_out;
   GRID_STRIDE(i, pool_groups(planes) * made) {
-    const PoolPlace at(i, planes, p.h_out, p.w_out);
+    const PoolPlace<I> at(i, planes, p.h_out, p.w_out);
     compute_t<S> top[POOL_PLANES];
 #pragma unroll
     for (u32 k = 0; k < POOL_PLANES; k++) top[k] = Max<S>::identity();
-    each_element(src, p, at, window_of(p, at), [&](u32 k, compute_t<S> x, u32) { top[k] = Max<S>::join(top[k], x); });
+    each_element(src, p, at, window_of(p, at), [&](u32 k, compute_t<S> x, I) { top[k] = Max<S>::join(top[k], x); });
 #pragma unroll
     for (u32 k = 0; k < POOL_PLANES; k++)
       if (k < at.here) dst[(at.first + k) * made + at.pixel] = from_compute<S>(top[k]);
   }
 }
-template <class S> WICK_FN void pool_argmax(const S* src, u32* dst, u64 planes, const Pool& p) {
-  const u64 made = (u64)(p.h_out * p.w_out);
+template <class I, class S> WICK_FN void pool_argmax(const S* src, u32* dst, u64 planes, const Pool& shape) {
+  const Sizes<I> p(shape);
+  const u64 made = (u64)p.h_out * (u64)p.w_out;
   GRID_STRIDE(i, pool_groups(planes) * made) {
-    const PoolPlace at(i, planes, p.h_out, p.w_out);
-    const Window v = window_of(p, at);
-    const u32 begin = (u32)(v.y0 * p.w + v.z0);
+    const PoolPlace<I> at(i, planes, p.h_out, p.w_out);
+    const Inside<I> v = window_of(p, at);
+    const I begin = v.y0 * p.w + v.z0;
     compute_t<S> top[POOL_PLANES] = {};
-    u32 best[POOL_PLANES];
+    I best[POOL_PLANES];
 #pragma unroll
     for (u32 k = 0; k < POOL_PLANES; k++) best[k] = begin;
-    each_element(src, p, at, v, [&](u32 k, compute_t<S> x, u32 place) {
+    each_element(src, p, at, v, [&](u32 k, compute_t<S> x, I place) {
       const compute_t<S> b = top[k];
       if (place == begin || (x != x ? nan_wins<S> && b == b : b != b ? !nan_wins<S> : x > b))
         top[k] = x, best[k] = place;
     });
 #pragma unroll
     for (u32 k = 0; k < POOL_PLANES; k++)
-      if (k < at.here) dst[(at.first + k) * made + at.pixel] = best[k];
+      if (k < at.here) dst[(at.first + k) * made + at.pixel] = (u32)best[k];
   }
 }
 /** The windows along one axis that reach place i: first and behind the last. */
-WICK_FN i64 first_window(i64 i, i64 window, i64 step) {
-  return i < window ? 0 : (i64)quotient((u64)(i - window), (u64)step) + 1;
+template <class I> WICK_FN I first_window(I i, I window, I step) {
+  return i < window ? 0 : whole_part(i - window, step) + 1;
 }
-WICK_FN i64 windows_end(i64 i, i64 step, i64 windows) {
-  const i64 end = (i64)quotient((u64)i, (u64)step) + 1;
+template <class I> WICK_FN I windows_end(I i, I step, I windows) {
+  const I end = whole_part(i, step) + 1;
   return end < windows ? end : windows;
 }
-template <class S> WICK_FN void pool_spread(const u32* places, const S* grad, S* dst, u64 planes, const Pool& p) {
-  const u64 plane = (u64)(p.h * p.w), made = (u64)(p.h_out * p.w_out);
+template <class I, class S>
+WICK_FN void pool_spread(const u32* places, const S* grad, S* dst, u64 planes, const Pool& shape) {
+  const Sizes<I> p(shape);
+  const u64 plane = (u64)p.h * (u64)p.w, made = (u64)p.h_out * (u64)p.w_out;
   GRID_STRIDE(i, pool_groups(planes) * plane) {
-    const PoolPlace at(i, planes, p.h, p.w);
-    const i64 y0 = first_window(at.y + p.h_pad, p.h_k, p.h_step), y1 = windows_end(at.y + p.h_pad, p.h_step, p.h_out),
-              z0 = first_window(at.z + p.w_pad, p.w_k, p.w_step), z1 = windows_end(at.z + p.w_pad, p.w_step, p.w_out);
+    const PoolPlace<I> at(i, planes, p.h, p.w);
+    const I y0 = first_window(at.y + p.h_pad, p.h_k, p.h_step), y1 = windows_end(at.y + p.h_pad, p.h_step, p.h_out),
+            z0 = first_window(at.z + p.w_pad, p.w_k, p.w_step), z1 = windows_end(at.z + p.w_pad, p.w_step, p.w_out);
     compute_t<S> sum[POOL_PLANES] = {};
+    const u32* their[POOL_PLANES];
+    const S* from[POOL_PLANES];
+#pragma unroll
+    for (u32 k = 0; k < POOL_PLANES; k++) {
+      const u64 begin = (at.first + (k < at.here ? k : 0)) * made;
+      their[k] = places + begin, from[k] = grad + begin;
+    }
     ROLLED
-    for (i64 y = y0; y < y1; y++) {
+    for (I y = y0; y < y1; y++) {
       UNROLL(1, 2)
-      for (i64 z = z0; z < z1; z++) {
-        const u64 window = at.first * made + (u64)(y * p.w_out + z);
+      for (I z = z0; z < z1; z++) {
+        const I window = y * p.w_out + z;
         u32 place[POOL_PLANES];
         compute_t<S> g[POOL_PLANES];
 #pragma unroll
-        for (u32 k = 0; k < POOL_PLANES; k++)
-          if (k < at.here) place[k] = places[window + k * made], g[k] = to_compute(grad[window + k * made]);
+        for (u32 k = 0; k < POOL_PLANES; k++) place[k] = their[k][window], g[k] = to_compute(from[k][window]);
 #pragma unroll
         for (u32 k = 0; k < POOL_PLANES; k++)
-          if (k < at.here && place[k] == (u32)at.pixel) sum[k] += g[k];
+          if (place[k] == (u32)at.pixel) sum[k] += g[k];
       }
     }
 #pragma unroll

@@ -200,6 +200,11 @@ WICK_FN void placed(const W* src, W* dst, const i64* rows, const i64* cols, u64 
   }
 }
 
+/** A weight of a table of taps: `total` of them. */
+template <class A> WICK_FN A weight_of(const i64* weights, i64 total, i64 t) {
+  if constexpr (sizeof(A) == 8) return bits_as<A>((u64)weights[t] << 32 | (u64)weights[total + t]);
+  else return bits_as<A>((u32)weights[t]);
+}
 /**
  * [left, n, right] to [left, out, right]: element i of a line is a sum of weighted elements. The table: where the list
  * of each begins and the last one ends, places, bits of weights (of doubles the upper halves, then the lower ones).
@@ -225,9 +230,7 @@ WICK_FN void taps(const S* src, D* dst, const i64* table, u64 left, u64 n, u64 o
       for (int v = 0; v < V; v++) sum[k][v] = begin < end ? -(A)0 : (A)0;  // leaves the sign of a zero alone
     ROLLED
     for (i64 t = begin; t < end; t++) {
-      A weight;
-      if constexpr (sizeof(A) == 8) weight = bits_as<A>((u64)weights[t] << 32 | (u64)weights[total + t]);
-      else weight = bits_as<A>((u32)weights[t]);
+      const A weight = weight_of<A>(weights, total, t);
       const S* at = from + (u64)places[t] * right;
       A x[L][V];
 #pragma unroll
@@ -246,5 +249,66 @@ WICK_FN void taps(const S* src, D* dst, const i64* table, u64 left, u64 n, u64 o
         if constexpr (V > 1) store_v<V>(to + k * out * right, sum[k]);
         else to[k * out * right] = from_compute<D>(sum[k][0]);
       }
+  }
+}
+
+constexpr u32 LINE_GROUP = 8;
+/**
+ * Planes [h, w] to [h_out, w_out] by a table for rows and one for columns: a block makes some lines at a time as they
+ * are between the two, in shared memory, a thread a column of LINE_GROUP of them. V neighbours are read at once.
+ */
+template <int V, class S>
+WICK_FN void taps_lines(const S* src, S* dst, const i64* rows, const i64* cols, u64 lines, u64 h, u32 w, u64 h_out,
+                        u32 w_out, u32 some) {
+  typedef compute_t<S> A;
+  DYNAMIC_SHARED(A, held);
+  const i64 row_total = rows[h_out], col_total = cols[w_out];
+  const i64 *row_places = rows + h_out + 1, *row_weights = row_places + row_total;
+  const i64 *col_places = cols + w_out + 1, *col_weights = col_places + col_total;
+  const u32 groups = w / V;
+  for (u64 first = (u64)blockIdx.x * some; first < lines; first += (u64)gridDim.x * some) {
+    const u32 here = lines - first < some ? (u32)(lines - first) : some;
+    __syncthreads();  // lines may still be read
+    UNROLL(1, 2)
+    for (u32 i = threadIdx.x; i < here * groups; i += blockDim.x) {
+      const u32 l = i / groups, x = (i - l * groups) * V;
+      const u64 line = first + l, plane = quotient(line, h_out), y = line - plane * h_out;
+      const i64 begin = rows[y], end = rows[y + 1];
+      const S* from = src + plane * h * w + x;
+      A sum[V];
+#pragma unroll
+      for (int v = 0; v < V; v++) sum[v] = begin < end ? -(A)0 : (A)0;  // leaves the sign of a zero alone
+      UNROLL(1, 4)
+      for (i64 t = begin; t < end; t++) {
+        const A weight = weight_of<A>(row_weights, row_total, t);
+        A v[V];
+        load_v<V>(from + (u64)row_places[t] * w, v);
+#pragma unroll
+        for (int k = 0; k < V; k++) sum[k] = fmag(v[k], weight, sum[k]);
+      }
+#pragma unroll
+      for (int v = 0; v < V; v++) held[l * w + x + v] = sum[v];
+    }
+    __syncthreads();
+    for (u32 i = threadIdx.x; i < (here + LINE_GROUP - 1) / LINE_GROUP * w_out; i += blockDim.x) {
+      const u32 group = i / w_out, o = i - group * w_out;
+      const i64 begin = cols[o], end = cols[o + 1];
+      const A* from = held + group * LINE_GROUP * w;
+      A sum[LINE_GROUP];
+#pragma unroll
+      for (u32 k = 0; k < LINE_GROUP; k++) sum[k] = begin < end ? -(A)0 : (A)0;
+      UNROLL(1, 4)
+      for (i64 t = begin; t < end; t++) {
+        const A weight = weight_of<A>(col_weights, col_total, t);
+        const A* at = from + (u32)col_places[t];
+#pragma unroll
+        for (u32 k = 0; k < LINE_GROUP; k++)
+          sum[k] = fmag(at[k * w], weight, sum[k]);  // those beyond `here` count nowhere
+      }
+      S* to = dst + (first + group * LINE_GROUP) * w_out + o;
+#pragma unroll
+      for (u32 k = 0; k < LINE_GROUP; k++)
+        if (group * LINE_GROUP + k < here) to[(u64)k * w_out] = from_compute<S>(sum[k]);
+    }
   }
 }

@@ -74,14 +74,29 @@ const GO_ROUND: Readonly<Record<string, (d: Device) => Tensor>> = {
   rand_normal: (d) => randn([5000], { device: d, seed: 1 }),
   fill: (d) => arange(3, { device: d }).newFull([5000], 7),
   arange: (d) => arange(5000, { device: d }),
-  upsample_bilinear2d: (d) => picture(d).interpolate({ size: [37, 41], mode: 'bilinear' }),
+  upsample_bilinear2d: (d) => picture(d).upsampleBilinear2d([37, 41]),
   bilinear_grad: (d) => {
     const x = picture(d).requireGrad();
-    return x
-      .interpolate({ size: [40, 30], mode: 'bilinear' })
-      .sum()
-      .backward()
-      .of(x);
+    return x.upsampleBilinear2d([40, 30]).sum().backward().of(x);
+  },
+  taps_lines: (d) => picture(d).interpolate({ size: [37, 41], mode: 'bicubic' }),
+  taps_one: (d) => randn([40, 3, 50], { device: d, seed: 1 }).interpolate({ size: 77, mode: 'linear' }),
+  placed: (d) => picture(d).interpolate({ size: [57, 61] }),
+  pool_max: (d) => picture(d).maxPool2d(2, 1),
+  pool_spread: (d) => {
+    const x = picture(d).requireGrad();
+    return x.maxPool2d(3, 2).sqr().sum().backward().of(x);
+  },
+  plane_stats: (d) => picture(d).batchNorm(),
+  plane_scale: (d) => picture(d).batchNorm(),
+  plane_back: (d) => {
+    const x = picture(d).requireGrad();
+    return x.groupNorm(3).powf(3).sum().backward().of(x);
+  },
+  grid_each: (d) => picture(d).gridSample(rand([2, 12, 12, 2], { device: d, seed: 2 })),
+  grid_moved: (d) => {
+    const grid = rand([2, 20, 20, 2], { device: d, seed: 2 }).requireGrad();
+    return picture(d).gridSample(grid).sqr().sum().backward().of(grid);
   },
 };
 const picture = (d: Device): Tensor => randn([2, 3, 20, 20], { device: d, seed: 1 });

@@ -146,7 +146,7 @@ export class Upsample extends Layer {
   forward(x: Tensor): Tensor {
     const { mode = 'nearest', alignCorners = false } = this.options;
     const to = this.#pictureSize(x);
-    return to && mode === 'bilinear' ? x.upsampleBilinear2d(to, { alignCorners }) : x.interpolate(this.options);
+    return to && mode === 'bilinear' ? x.interpolate({ size: to, mode, alignCorners }) : x.interpolate(this.options);
   }
   /** The size of pictures that two kernels reach: a given one, or whole multiples, where steps are the scale's. */
   #pictureSize({ shape }: Tensor): readonly [number, number] | undefined {

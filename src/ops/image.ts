@@ -123,8 +123,8 @@ function interpolateOf(x: Tensor, o: InterpolateOptions): Tensor {
       : rank === 2
         ? x.adaptiveAvgPool2d(size as [number, number])
         : x.adaptiveAvgPool3d(size);
-  // With a kernel of its own, which its gradient has, too.
-  if (mode === 'bilinear' && !antialias)
+  // With a kernel of its own, which its gradient has, too; on GPUs one that serves all modes is quicker.
+  if (mode === 'bilinear' && !antialias && !x.device.backend.gpu)
     return x.upsampleBilinear2d(size as [number, number], {
       alignCorners,
       ...(scale && { scale: scale as [number, number] }),
@@ -133,7 +133,9 @@ function interpolateOf(x: Tensor, o: InterpolateOptions): Tensor {
   const axes = size.map((to, i): TapAxis => {
     const from = x.shape[i + 2];
     const step = alignCorners ? (to > 1 ? (from - 1) / (to - 1) : 0) : scale ? 1 / scale[i] : from / to;
-    return { rule, from, to, step, align: alignCorners };
+    // Of pictures alone PyTorch shows axes of the same size as they are, whatever the step.
+    const still = rule === 'nearest' && rank === 2 && from === to;
+    return { rule: still ? 'same' : rule, from, to, step, align: alignCorners };
   });
   if (x.device.backend.gpu) return x.resampled(resampledBy(axes));
   if (mode === 'nearest' && rank === 2 && axes.every(byRatio)) return x.upsampleNearest2d(size as [number, number]);

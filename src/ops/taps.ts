@@ -119,12 +119,16 @@ export function tapsOf(axis: TapAxis): Taps {
   }
   return { starts, places, weights };
 }
-/** What goes back the other way: which results an element is part of, in their order, with the same weights. */
+/**
+ * What goes back the other way: which results an element is part of, in their order, with the same weights. What has no
+ * weight counts nowhere, be it infinite.
+ */
 export function transposedTaps({ starts, places, weights }: Taps, from: number): Taps {
   const into: number[][] = Array.from({ length: from }, () => []);
   const shares: number[][] = Array.from({ length: from }, () => []);
   for (let i = 0; i + 1 < starts.length; i++)
     for (let k = starts[i]; k < starts[i + 1]; k++) {
+      if (weights[k] === 0) continue;
       into[places[k]].push(i);
       shares[places[k]].push(weights[k]);
     }

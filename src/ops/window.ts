@@ -238,6 +238,8 @@ const asVolume = (x: Tensor, n: number): Tensor =>
   x.reshape([n, x.shape[0] / n, ...x.shape.slice(1)]).permute([0, 2, 1, 3, 4]);
 const last = (v: readonly number[]): [number, number] => [v[1], v[2]];
 
+/** Up to so many depths of a kernel what it reads is copied as often. */
+const MOST_DEPTHS = 8;
 const VOLUME = '(batch, channels, depth, height, width)';
 function conv3dOf(x: Tensor, weight: Tensor, o: ConvOptions<Sizes>): Tensor {
   requireOptions('conv3d', o, ['stride', 'padding', 'dilation', 'groups', 'bias']);
@@ -254,17 +256,21 @@ function conv3dOf(x: Tensor, weight: Tensor, o: ConvOptions<Sizes>): Tensor {
       `conv3d: kernel ${formatShape(weight.shape)} reaches over ${reach} elements, the padded input ` +
         `${formatShape(x.shape)} has ${padded.shape[2]}`,
     );
+  const { groups = 1, bias } = o;
+  const plane = { stride: last(stride), padding: last(padding), dilation: last(dilation), groups };
+  // GPUs take all depths of a kernel as channels: one convolution, and one copy of what it reads.
+  if (x.device.backend.gpu && weight.shape[2] <= MOST_DEPTHS && x.size > 0) {
+    const windows = padded.narrow(2, 0, (depth - 1) * stride[0] + reach).unfold(2, reach, stride[0]);
+    const deep = windows.slice(-1, 0, undefined, dilation[0]).permute([0, 2, 1, 5, 3, 4]);
+    const [n, d, c, k, h, w] = deep.shape;
+    const filter = weight.reshape([weight.shape[0], weight.shape[1] * k, ...weight.shape.slice(3)]);
+    return asVolume(deep.reshape([n * d, c * k, h, w]).conv2d(filter, { ...plane, ...(bias && { bias }) }), n);
+  }
   let sum: Tensor | undefined;
   for (let i = 0; i < weight.shape[2]; i++) {
     const from = i * dilation[0];
     const part = padded.slice(2, from, from + (depth - 1) * stride[0] + 1, stride[0]);
-    const made = asPictures(part).conv2d(weight.get(i, 2), {
-      stride: last(stride),
-      padding: last(padding),
-      dilation: last(dilation),
-      groups: o.groups ?? 1,
-      ...(i === 0 && o.bias ? { bias: o.bias } : {}),
-    });
+    const made = asPictures(part).conv2d(weight.get(i, 2), { ...plane, ...(i === 0 && bias ? { bias } : {}) });
     sum = sum ? sum.add(made) : made;
   }
   return asVolume(sum as Tensor, x.shape[0]);

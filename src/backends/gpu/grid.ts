@@ -17,6 +17,8 @@ const MODES = ['bilinear', 'nearest'] as const;
 const isNearest = (mode: (typeof MODES)[number]): boolean => mode === 'nearest';
 type Picture = (typeof GRID_DTYPES)[number];
 const BLOCK = 512;
+/** Where a block has a multiprocessor for itself. */
+const INPUT_BLOCK = 1024;
 
 const reads = GRID.declare({
   each: { mode: MODES, dtype: GRID_DTYPES },
@@ -81,7 +83,7 @@ const input = GRID.declare({
   each: { mode: MODES, dtype: GRID_DTYPES },
   symbol: ({ mode, dtype }) => `grid_input_${mode}_${dtype}`,
   body: ({ mode, dtype }) => ({
-    threads: BLOCK,
+    threads: INPUT_BLOCK,
     params: { ...gathered(dtype), each: 'u32', s: SIZES },
     call: `grid_input<${isNearest(mode)}>`,
   }),
@@ -113,11 +115,11 @@ const moved = GRID.declare({
 const PLANES = 4;
 /** Shared memory that leaves room for a second block. */
 const SHARED = 104 << 10;
-/** How many planes of so many bytes a block takes; 0 where none fits. */
-function planesOfBlock(p: Planner, bytes: number): number {
+/** How many planes of so many bytes a block takes, where it leaves `room` to others if it can; 0 where none fits. */
+function planesOfBlock(p: Planner, bytes: number, room = SHARED): number {
   const most = p.device.sharedPerBlockOptin;
   if (bytes > most) return 0;
-  return Math.min(PLANES, Math.max(1, Math.floor(Math.min(SHARED, most) / bytes)));
+  return Math.min(PLANES, Math.max(1, Math.floor(Math.min(room, most) / bytes)));
 }
 
 /** Places in the order of the cells that they lie in, for each picture. */
@@ -152,7 +154,8 @@ export const planGrid: FamilyPlan<RowOf<'resample'>, GridParams> = (p, { kernel:
     const found = planSpots(p, p.dense(grid), mode, s);
     const buffers = { grad: p.dense(x), ...found, dx: out };
     const args = { ...places('grad', 'spots', 'starts', 'dx'), s };
-    const each = Math.min(c, planesOfBlock(p, count * bytesOf(dtype)));
+    // Lists of places are read once for all planes of a block, which then has the multiprocessor for itself.
+    const each = Math.min(c, planesOfBlock(p, count * bytesOf(dtype), p.device.sharedPerBlockOptin));
     if (each === 0)
       return p.run(
         single(launch(inputEach, { mode, dtype }, strideGrid(n * ceilDiv(c, PLANES) * h * w), 256, args)),
@@ -160,7 +163,16 @@ export const planGrid: FamilyPlan<RowOf<'resample'>, GridParams> = (p, { kernel:
       );
     const shared = Math.ceil((each * count * bytesOf(dtype)) / 16) * 16;
     return p.run(
-      single(launch(input, { mode, dtype }, n * ceilDiv(c, each), BLOCK, { ...args, each }, shared)),
+      single(
+        launch(
+          input,
+          { mode, dtype },
+          n * ceilDiv(c, each),
+          shared > SHARED ? INPUT_BLOCK : BLOCK,
+          { ...args, each },
+          shared,
+        ),
+      ),
       buffers,
     );
   }

@@ -15,31 +15,38 @@ const SHAPE = new Struct('Pool', {
   stride: ['i64', 2],
   padding: ['i64', 2],
 });
+type Pair = readonly number[];
+/** What counts the elements of a plane. */
+const COUNTS = ['i32', 'i64'] as const;
+function countOf(size: Pair, kernel: Pair, stride: Pair, padding: Pair): 'i32' | 'i64' {
+  const [h, w] = size.map((n, i) => n + 2 * padding[i] + kernel[i]);
+  return Math.max(h * w, ...stride) < 2 ** 31 ? 'i32' : 'i64';
+}
 const KINDS = ['avg', 'max', 'argmax'] as const;
 /** A thread has so many planes: POOL_PLANES. */
 const PLANES = 4;
 const windows = POOL.declare({
-  each: { kind: KINDS, dtype: CONV_TYPES },
-  symbol: ({ kind, dtype }) => `pool_${kind}_${dtype}`,
-  body: ({ kind, dtype: d }) => ({
+  each: { kind: KINDS, count: COUNTS, dtype: CONV_TYPES },
+  symbol: ({ kind, count, dtype }) => `pool_${kind}_${count === 'i64' ? 'large_' : ''}${dtype}`,
+  body: ({ kind, count, dtype: d }) => ({
     threads: 256,
     params: { src: `const ${CTYPE[d]}*`, dst: kind === 'argmax' ? 'u32*' : `${CTYPE[d]}*`, planes: 'u64', p: SHAPE },
-    call: `pool_${kind}`,
+    call: `pool_${kind}<${count}>`,
   }),
 });
 
 /** What flows back from windows to the places of their largest elements. */
 const spread = POOL.declare({
-  each: { dtype: REAL_TYPES },
-  symbol: ({ dtype }) => `pool_spread_${dtype}`,
-  body: ({ dtype: d }) => ({
+  each: { count: COUNTS, dtype: REAL_TYPES },
+  symbol: ({ count, dtype }) => `pool_spread_${count === 'i64' ? 'large_' : ''}${dtype}`,
+  body: ({ count, dtype: d }) => ({
     threads: 256,
     params: {
       ...{ places: 'const u32*', grad: `const ${CTYPE[d]}*`, dst: `${CTYPE[d]}*` },
       planes: 'u64',
       p: SHAPE,
     },
-    call: 'pool_spread',
+    call: `pool_spread<${count}>`,
   }),
 });
 
@@ -50,14 +57,16 @@ export function poolLaunch(
   planes: number,
   input: readonly number[],
   output: readonly number[],
-  kernel: readonly number[],
-  stride: readonly number[],
-  padding: readonly number[],
+  kernel: Pair,
+  stride: Pair,
+  padding: Pair,
 ): Launches {
   const dtype = d as (typeof CONV_TYPES)[number];
   const threads = ceilDiv(planes, PLANES) * output[0] * output[1];
   const args = { ...places('src', 'dst'), planes, p: { input, output, kernel, stride, padding } };
-  return single(launch(windows, { kind, dtype }, strideGrid(threads), 256, args));
+  return single(
+    launch(windows, { kind, count: countOf(input, kernel, stride, padding), dtype }, strideGrid(threads), 256, args),
+  );
 }
 
 export const planPool: FamilyPlan<RowOf<'pool'>, PoolParams> = (p, row, inputs, [out], params) => {
@@ -68,9 +77,12 @@ export const planPool: FamilyPlan<RowOf<'pool'>, PoolParams> = (p, row, inputs, 
     const sizes = { input: [h, w], output: x.layout.shape.slice(2), kernel, stride, padding };
     const args = { ...places('places', 'grad', 'dst'), planes: n * c, p: sizes };
     const threads = strideGrid(ceilDiv(n * c, PLANES) * h * w);
-    return p.run(single(launch(spread, { dtype }, threads, 256, args)), {
-      ...{ places: p.dense(ids), grad: p.dense(x), dst: out },
-    });
+    return p.run(
+      single(launch(spread, { count: countOf([h, w], kernel, stride, padding), dtype }, threads, 256, args)),
+      {
+        ...{ places: p.dense(ids), grad: p.dense(x), dst: out },
+      },
+    );
   }
   const [n, c, h, w] = x.layout.shape;
   const output = out.layout.shape.slice(2);

@@ -13,6 +13,7 @@ import { CONV_TYPES } from './conv.js';
 import {
   aligned16,
   ceilDiv,
+  clamp,
   type FamilyPlan,
   launch,
   type Launches,
@@ -21,6 +22,7 @@ import {
   type Planner,
   single,
   strideGrid,
+  type Target,
 } from './plan.js';
 
 export const RESAMPLE = new KernelModule('resample');
@@ -77,6 +79,18 @@ const taps = RESAMPLE.declare({
       call: `taps<${width === 'packs' && from === to ? packOf(from) : 1}>`,
     };
   },
+});
+const tapsLines = RESAMPLE.declare({
+  each: { dtype: REAL_TYPES, width: WIDTHS },
+  symbol: ({ dtype, width }) => `taps_lines_${width}_${dtype}`,
+  body: ({ dtype: d, width }) => ({
+    threads: 256,
+    params: {
+      ...{ src: `const ${CTYPE[d]}*`, dst: `${CTYPE[d]}*`, ...typed('const i64*', 'rows', 'cols') },
+      ...{ lines: 'u64', h: 'u64', w: 'u32', h_out: 'u64', w_out: 'u32', some: 'u32' },
+    },
+    call: `taps_lines<${width === 'packs' ? packOf(d) : 1}>`,
+  }),
 });
 const placed = RESAMPLE.declare({
   each: { bytes: [2, 4, 8], width: WIDTHS },
@@ -196,6 +210,33 @@ export function tapsLaunch(
   const args = { ...places('src', 'dst', 'table'), left, n, out, right };
   return single(launch(taps, { types, width: packs ? 'packs' : 'one' }, strideGrid(threads), 256, args));
 }
+/** Lines that a thread makes at once (LINE_GROUP), and bytes of those that a block holds. */
+const LINE_GROUP = 8;
+const LINE_BYTES = 32 << 10;
+/**
+ * Planes resized along both axes at once; undefined where a block cannot hold lines of that width. Buffers: src, dst,
+ * rows, cols.
+ */
+export function tapsLinesLaunch(
+  dtype: Real,
+  planes: number,
+  [h, w]: readonly number[],
+  [hOut, wOut]: readonly number[],
+  aligned: boolean,
+  target: Target,
+): Launches | undefined {
+  const bytes = bytesOf(computeDType(dtype)) * w;
+  if (LINE_GROUP * bytes > LINE_BYTES) return undefined;
+  const lines = planes * hOut;
+  // Many lines share what they read; few are spread over the device.
+  const most = Math.floor(LINE_BYTES / bytes / LINE_GROUP);
+  const some = LINE_GROUP * clamp(Math.floor(lines / LINE_GROUP / (4 * target.multiprocessors)), 1, Math.min(most, 8));
+  const width = aligned && w % packOf(dtype) === 0 ? 'packs' : 'one';
+  const sizes = { lines, h, w, h_out: hOut, w_out: wOut, some };
+  const args = { ...places('src', 'dst', 'rows', 'cols'), ...sizes };
+  const grid = Math.min(ceilDiv(lines, some), 2 ** 20);
+  return single(launch(tapsLines, { dtype, width }, grid, 256, args, Math.ceil((some * bytes) / 16) * 16));
+}
 /** The table that the kernel reads. */
 export function tableOf({ starts, places: at, weights }: Taps, wide: boolean): number[] {
   if (!wide) return [...starts, ...at, ...new Uint32Array(Float32Array.from(weights).buffer)];
@@ -203,6 +244,18 @@ export function tableOf({ starts, places: at, weights }: Taps, wide: boolean): n
   return [...starts, ...at, ...weights.map((_, i) => halves[2 * i + 1]), ...weights.map((_, i) => halves[2 * i])];
 }
 
+/** The last two axes of a picture at once, where both are resized; false where no kernel does it. */
+function planTogether(p: Planner, from: View, out: View, [rows, columns]: readonly TapAxis[], back: boolean): boolean {
+  const [down, across] = [tapsAlong(rows, back), tapsAlong(columns, back)];
+  const sizes = [rows, columns].map((a) => (back ? a.to : a.from));
+  const made = [rows, columns].map((a) => (back ? a.from : a.to));
+  const planes = out.layout.size / sizeOf(made);
+  const launches = tapsLinesLaunch(out.dtype as Real, planes, sizes, made, aligned16(from), p.device);
+  if (!launches) return false;
+  const [top, side] = [down, across].map((t) => ({ upload: tableOf(t, out.dtype === 'f64') }));
+  p.run(launches, { src: from, dst: out, rows: top, cols: side });
+  return true;
+}
 /** Two axes that show elements as they are take one pass; others a pass each, in f32 where elements are smaller. */
 function planTaps(p: Planner, x: View, out: View, params: ResampledParams): void {
   if (out.layout.size === 0) return;
@@ -212,6 +265,8 @@ function planTaps(p: Planner, x: View, out: View, params: ResampledParams): void
   const isSame = ({ rule, from, to }: TapAxis): boolean => rule === 'same' && from === to;
   const passes = axes.slice(0, axes.length - shown.length).flatMap((axis, i) => (isSame(axis) ? [] : [{ axis, i }]));
   const sizes = axes.map((a) => (params.backward ? a.to : a.from));
+  // Pictures take one pass in all.
+  if (axes.length === 2 && passes.length === 2 && planTogether(p, p.dense(x), out, axes, params.backward)) return;
   const middle = passes.length + Number(shown.length > 0) > 1 ? (computeDType(x.dtype) as Real) : x.dtype;
   let from = p.dense(x);
   passes.forEach(({ axis, i }, k) => {
