@@ -1,250 +1,240 @@
-// Discrete Fourier transforms of rows. Launches: src/backends/gpu/fourier.ts.
+// Discrete Fourier transforms of rows. Launches: src/backends/gpu/fourier.ts, which also makes the tables of roots.
 //
-//   fourier_factors  table[k] = e^(-2 pi i k / n), each from an angle below a quarter turn, in double
-//   fourier_rows     `together` rows a block and turn, twice in shared memory; each step of `radices` (a byte each)
-//                    reads one copy and writes the other, so that results come out in order
-//   fourier_columns, fourier_joined   a row too long for that, of a * b elements: transforms of its b columns of a
-//                    elements, turned by their places; then of the a rows of what they gave, whose element k1, k2 is
-//                    result k1 + a * k2. A block works on neighbours, so that whole sectors are read and written
-#include "block.h"
+//   fourier_rows      `together` rows a block, in registers during steps and in shared memory between them
+//   fourier_columns   a row too long for that, of a * b elements: its b columns of a elements, turned by their places,
+//                     then the a rows of what they gave, which the first launch wrote as columns. A block works on
+//                     neighbours, so that whole sectors are read and written
+//   fourier_middle    between the first and the last of three launches that convolve: rows of b elements to their
+//                     spectra, times another one, and back
+//   fourier_symmetric, fourier_parted   what long transforms of real rows begin or end with
+//
+// A length with a large prime is a convolution with a chirp (Bluestein), made by transforms of a power of two. The
+// transform back is the one there with real and imaginary parts exchanged on both sides.
+#include "fourier.h"
 
-template <class T> struct Complex { T re, im; };
-template <class T> WICK_FN Complex<T> operator+(Complex<T> a, Complex<T> b) { return {a.re + b.re, a.im + b.im}; }
-template <class T> WICK_FN Complex<T> operator-(Complex<T> a, Complex<T> b) { return {a.re - b.re, a.im - b.im}; }
-template <class T> WICK_FN Complex<T> operator*(Complex<T> a, Complex<T> b) {
-  return {fmag(a.re, b.re, -(a.im * b.im)), fmag(a.re, b.im, a.im * b.re)};
-}
-/** -i a. */
-template <class T> WICK_FN Complex<T> turned(Complex<T> a) { return {a.im, -a.re}; }
+/** How a row becomes a transform: as it is; as the even and odd elements of a real one, or what gives these. */
+enum FourierKind { WHOLE, HALVES, HALVES_BACK };
 
-template <class T> WICK_FN void fourier_factors(Complex<T>* table, u32 n) {
-  GRID_STRIDE(k, n) {
-    const u32 quarters = (u32)(4 * k / n), rest = (u32)(4 * k % n);
-    const double angle = 1.5707963267948966 * (double)rest / (double)n, c = cosg(angle), s = sing(angle);
-    const double re = quarters & 1 ? -s : c, im = quarters & 1 ? -c : -s;
-    table[k] = {(T)(quarters & 2 ? -re : re), (T)(quarters & 2 ? -im : im)};
-  }
-}
-
-template <class T> WICK_FN void butterfly2(Complex<T>& a, Complex<T>& b) {
-  const Complex<T> sum = a + b;
-  b = a - b;
-  a = sum;
-}
-/** In the order 0, 1, 2, 3. */
-template <class T> WICK_FN void butterfly4(Complex<T>& a, Complex<T>& b, Complex<T>& c, Complex<T>& d) {
-  const Complex<T> even = a + c, odd = b + d, less = a - c, turn = turned(b - d);
-  a = even + odd;
-  b = less + turn;
-  c = even - odd;
-  d = less - turn;
-}
-/** cos and sin of 2 pi i / R for i from 1 to R / 2, by compile-time choice. */
-template <int R> WICK_FN double root_cos(int i) {
-  if constexpr (R == 3) return -0.5;
-  else if constexpr (R == 5) return i == 1 ? 0.30901699437494745 : -0.8090169943749475;
-  else return i == 1 ? 0.6234898018587336 : i == 2 ? -0.2225209339563144 : -0.9009688679024191;
-}
-template <int R> WICK_FN double root_sin(int i) {
-  if constexpr (R == 3) return 0.8660254037844386;
-  else if constexpr (R == 5) return i == 1 ? 0.9510565162951535 : 0.5877852522924731;
-  else return i == 1 ? 0.7818314824680298 : i == 2 ? 0.9749279121818236 : 0.4338837391175582;
-}
-template <int R, class T> WICK_FN void butterfly(Complex<T> (&v)[R]) {
-  if constexpr (R == 2) butterfly2(v[0], v[1]);
-  else if constexpr (R == 4) butterfly4(v[0], v[1], v[2], v[3]);
-  else if constexpr (R == 8) {
-    butterfly4(v[0], v[2], v[4], v[6]);
-    butterfly4(v[1], v[3], v[5], v[7]);
-    const T half = (T)0.7071067811865476;
-    const Complex<T> o1 = v[3], o3 = v[7];
-    const Complex<T> odd[4] = {v[1],
-                               {half * (o1.re + o1.im), half * (o1.im - o1.re)},
-                               turned(v[5]),
-                               {half * (o3.im - o3.re), -half * (o3.re + o3.im)}};
-    const Complex<T> even[4] = {v[0], v[2], v[4], v[6]};
-#pragma unroll
-    for (int k = 0; k < 4; k++) v[k] = even[k] + odd[k], v[k + 4] = even[k] - odd[k];
-  } else {
-    constexpr int H = R / 2;
-    Complex<T> sum[H], less[H];
-    const Complex<T> first = v[0];
-    Complex<T> all = first;
-#pragma unroll
-    for (int q = 0; q < H; q++) sum[q] = v[q + 1] + v[R - 1 - q], less[q] = v[q + 1] - v[R - 1 - q], all = all + sum[q];
-    v[0] = all;
-#pragma unroll
-    for (int k = 1; k <= H; k++) {
-      Complex<T> a = first, b = {(T)0, (T)0};
-#pragma unroll
-      for (int q = 1; q <= H; q++) {
-        const int at = q * k % R, i = at > H ? R - at : at;
-        const T c = (T)root_cos<R>(i), s = at > H ? -(T)root_sin<R>(i) : (T)root_sin<R>(i);
-        a = {fmag(sum[q - 1].re, c, a.re), fmag(sum[q - 1].im, c, a.im)};
-        b = {fmag(less[q - 1].re, s, b.re), fmag(less[q - 1].im, s, b.im)};
-      }
-      v[k] = a + turned(b);
-      v[R - k] = a - turned(b);
-    }
-  }
-}
-
-/** The rows that a block works on. */
-template <class T> struct FourierRows {
-  u32 here, n, pitch, pad, fine;
-  /** Roots of a transform `fine` times as long. */
-  const Complex<T>* table;
-  /** Where element i of a row lies: neighbours of a step's results would else share their banks. */
-  WICK_MEMBER u32 placed(u32 i) const { return i + (i >> pad); }
+struct FourierShape {
+  i64 rows;
+  /** Where rows begin: `inner` of them one after another. Results lie side by side, `keep` of each row. */
+  i64 inner, outer_stride, inner_stride, keep;
+  double scale;
+  /** The steps' kinds, a byte each. */
+  i64 radices;
+  /** Elements given of each row, elements of a transform, and those of the row it stands for. */
+  u32 length, n, whole;
+  u32 together, lanes, pad, pitch;
+  /**
+   * Imaginary parts change their sign; elements can be moved in twos; what is given is half of a spectrum whose other
+   * half mirrors it.
+   */
+  u32 negative, packed, half;
 };
-/** Transforms of `span` elements become ones of R times as many. */
-template <int R, class T>
-WICK_FN void fourier_step(const FourierRows<T>& r, const Complex<T>* from, Complex<T>* to, u32 span) {
-  const u32 each = r.n / R, step = each / span * r.fine;
-  ROLLED
-  for (u32 i = threadIdx.x; i < r.here * each; i += blockDim.x) {
-    const u32 row = i / each, j = i - row * each, k = j % span, at = (j - k) * R + k;
-    const Complex<T>* x = from + row * r.pitch;
-    Complex<T>* y = to + row * r.pitch;
-    Complex<T> v[R];
-#pragma unroll
-    for (int q = 0; q < R; q++) {
-      v[q] = x[r.placed(j + q * each)];
-      if (q && k) v[q] = v[q] * r.table[q * k * step];
-    }
-    butterfly<R>(v);
-#pragma unroll
-    for (int q = 0; q < R; q++) y[r.placed(at + q * span)] = v[q];
+
+/** A row and its results. */
+template <int KIND, class T> struct FourierWork {
+  const FourierShape& s;
+  const T *re, *im;
+  T *out_re, *out_im;
+  const Complex<T>* whole_roots;
+
+  WICK_MEMBER FourierWork(const FourierShape& s, const T* re, const T* im, T* out_re, T* out_im,
+                          const Complex<T>* whole_roots, i64 row)
+      : s(s), whole_roots(whole_roots) {
+    const i64 outer = s.inner < s.rows ? row / s.inner : 0;
+    const i64 from = outer * s.outer_stride + (row - outer * s.inner) * s.inner_stride, to = row * s.keep;
+    this->re = re ? re + from : nullptr, this->im = im ? im + from : nullptr;
+    this->out_re = out_re ? out_re + to : nullptr, this->out_im = out_im ? out_im + to : nullptr;
   }
-}
-/** The same for any prime, an element of the results a thread. */
-template <class T>
-WICK_FN void fourier_prime(const FourierRows<T>& r, const Complex<T>* from, Complex<T>* to, u32 span, u32 prime) {
-  const u32 each = r.n / prime, step = each / span;
-  ROLLED
-  for (u32 i = threadIdx.x; i < r.here * r.n; i += blockDim.x) {
-    const u32 row = i / r.n, e = i - row * r.n, q = e / each, j = e - q * each, k = j % span;
-    const Complex<T>* x = from + row * r.pitch;
-    const u32 turn = k * step + q * each;
-    Complex<T> sum = x[r.placed(j)];
-    u32 angle = 0;
-    ROLLED
-    for (u32 u = 1; u < prime; u++) {
-      angle += turn;
-      if (angle >= r.n) angle -= r.n;
-      sum = sum + x[r.placed(j + u * each)] * r.table[angle * r.fine];
+  WICK_MEMBER Complex<T> given(u32 j) const {
+    const bool in = j < s.length;
+    const T a = in && re ? re[j] : (T)0, b = in && im ? im[j] : (T)0, times = s.half && j && 2 * j != s.whole ? 2 : 1;
+    return {times * a, s.negative ? -times * b : times * b};
+  }
+  /** The spectrum of the real part of this row's transform. */
+  WICK_MEMBER Complex<T> symmetric(u32 j) const {
+    const Complex<T> a = given(j), b = given(j ? s.whole - j : 0);
+    return {(T)0.5 * (a.re + b.re), (T)0.5 * (a.im - b.im)};
+  }
+  /** Element j of the transform. */
+  WICK_MEMBER Complex<T> element(u32 j) const {
+    const T none = (T)0;
+    if constexpr (KIND == WHOLE) return given(j);
+    else if constexpr (KIND == HALVES) {
+      if (s.packed) return 2 * j < s.length ? ((const Complex<T>*)re)[j] : Complex<T>{none, none};
+      return {2 * j < s.length ? re[2 * j] : none, 2 * j + 1 < s.length ? re[2 * j + 1] : none};
+    } else {
+      const Complex<T> a = symmetric(j), b = mirrored(symmetric(s.n - j)), w = (a - b) * whole_roots[j];
+      return {a.re + b.re - w.im, a.im + b.im + w.re};
     }
-    to[row * r.pitch + r.placed((j - k) * prime + k + q * span)] = sum;
+  }
+  WICK_MEMBER void put(u32 k, Complex<T> v) const {
+    if (k >= s.keep) return;
+    if (out_re) out_re[k] = v.re * (T)s.scale;
+    if (out_im) out_im[k] = v.im * (T)s.scale;
+  }
+  /** Result k of the transform; HALVES has `part` for all of them. */
+  WICK_MEMBER void result(u32 k, Complex<T> v) const {
+    if constexpr (KIND == WHOLE) put(k, v);
+    else {
+      const Complex<T> two = {v.re * (T)s.scale, v.im * (T)s.scale};
+      if (s.packed) {
+        if (2 * k < s.keep) ((Complex<T>*)out_re)[k] = two;
+      } else {
+        if (2 * k < s.keep) out_re[2 * k] = two.re;
+        if (2 * k + 1 < s.keep) out_re[2 * k + 1] = two.im;
+      }
+    }
+  }
+  /** A real row's frequency, and the one that mirrors it. */
+  WICK_MEMBER void both(u32 k, Complex<T> v) const {
+    if (s.negative) v = mirrored(v);
+    put(k, v);
+    if (s.keep > s.n + 1 && k && k != s.n) put(s.whole - k, mirrored(v));
+  }
+  /** What results k and n - k of the transform say of the real row: what they have in common, and what not. */
+  WICK_MEMBER void part(u32 k, Complex<T> z, Complex<T> w) const {
+    const Complex<T> y = mirrored(w), sum = {(T)0.5 * (z.re + y.re), (T)0.5 * (z.im + y.im)};
+    const Complex<T> less = {(T)0.5 * (z.re - y.re), (T)0.5 * (z.im - y.im)}, turn = turned(less) * whole_roots[k];
+    both(k, sum + turn);
+    if (2 * k != s.n) both(s.n - k, mirrored(sum - turn));
+  }
+};
+
+template <class T, int E, bool TWOS, int KIND, bool CHIRP>
+WICK_FN void fourier_rows(const T* re, const T* im, T* out_re, T* out_im, const Complex<T>* roots,
+                          const Complex<T>* whole_roots, const Complex<T>* chirp, const Complex<T>* spectrum,
+                          const FourierShape& s) {
+  DYNAMIC_SHARED(Complex<T>, room);
+  const u32 here = threadIdx.x / s.lanes, lane = threadIdx.x - here * s.lanes;
+  const i64 row = (i64)blockIdx.x * s.together + here;
+  const bool active = here < s.together && row < s.rows;
+  const FourierThread t = {lane, s.lanes, active ? s.n : 0};
+  const FourierRow<T> held = {room + here * s.pitch, s.pad};
+  const FourierWork<KIND, T> work(s, re, im, out_re, out_im, whole_roots, active ? row : 0);
+  const auto load = [&](u32 j, bool again) -> Complex<T> {
+    if (CHIRP && again) return exchanged(held[j] * spectrum[j]);
+    const Complex<T> v = work.element(j);
+    return CHIRP && j < s.whole ? v * chirp[j] : v;
+  };
+  const auto store = [&](u32 k, Complex<T> v) {
+    if (CHIRP && k >= s.whole) return;
+    work.result(k, CHIRP ? exchanged(v) * chirp[k] : v);
+  };
+  fourier_steps<E, TWOS, CHIRP ? 2 : 1, KIND == HALVES>(t, held, (u64)s.radices, roots, load, store);
+  if constexpr (KIND == HALVES) {
+    if (!active) return;
+#pragma unroll 4
+    for (u32 k = lane; k <= s.n / 2; k += s.lanes) work.part(k, held[k], held[k ? s.n - k : 0]);
   }
 }
 
-/** All steps; answers the copy that the results lie in. */
-template <class T>
-WICK_FN Complex<T>* fourier_steps(const FourierRows<T>& r, Complex<T>* from, Complex<T>* to, u64 radices) {
-  u32 span = 1;
-  ROLLED
-  for (u64 left = radices; left; left >>= 8) {
-    const u32 radix = (u32)(left & 255);
-    __syncthreads();
-    switch (radix) {
-      case 2: fourier_step<2>(r, from, to, span); break;
-      case 3: fourier_step<3>(r, from, to, span); break;
-      case 4: fourier_step<4>(r, from, to, span); break;
-      case 5: fourier_step<5>(r, from, to, span); break;
-      case 7: fourier_step<7>(r, from, to, span); break;
-      case 8: fourier_step<8>(r, from, to, span); break;
-      default: fourier_prime(r, from, to, span, radix);
+// ---- long rows ----
+
+struct FourierSides {
+  i64 rows;
+  /** Elements from row to row and from element to element, and how many there are of each part. */
+  i64 row_stride, out_row_stride, step, out_step, re_length, im_length, re_keep, im_keep;
+  double scale;
+  i64 radices;
+  /** Elements of a column, and how many columns, or neighbours, there are. */
+  u32 n, side;
+  u32 together, lanes;
+  /** Turns by exponents of two parts: so many bits of them are fine. */
+  u32 fine_bits;
+};
+/** e^(-2 pi i e / m) of an exponent below m. */
+template <class T> WICK_FN Complex<T> fourier_turn(const Complex<T>* turns, u32 bits, u32 e) {
+  return turns[e & ((1u << bits) - 1)] * turns[(1u << bits) + (e >> bits)];
+}
+/**
+ * The first of two launches, the first of three, and the last: the first ones write complex numbers, which the others
+ * read.
+ */
+enum FourierPass { FIRST, SPREAD, LAST };
+template <class T, int E, bool TWOS, int PASS>
+WICK_FN void fourier_columns(const T* re, const T* im, T* out_re, T* out_im, const Complex<T>* roots,
+                             const Complex<T>* turns, const Complex<T>* chirp, const FourierSides& s) {
+  DYNAMIC_SHARED(Complex<T>, room);
+  const u32 groups = (s.side + s.together - 1) / s.together;
+  const i64 row = blockIdx.x / groups;
+  const u32 begin = (blockIdx.x - (u32)row * groups) * s.together;
+  const u32 lane = threadIdx.x / s.together, c = threadIdx.x - lane * s.together, column = begin + c;
+  const FourierThread t = {lane, s.lanes, column < s.side && lane < s.lanes ? s.n : 0};
+  const FourierColumn<T> held = {room + c, s.together};
+  const i64 whole = (i64)s.n * s.side;
+  const Complex<T>* const from = (const Complex<T>*)re + row * whole;
+  Complex<T>* const to = (Complex<T>*)out_re + row * whole;
+  const auto load = [&](u32 j, bool) -> Complex<T> {
+    const u32 e = j * s.side + column;
+    if constexpr (PASS == LAST) return from[e];
+    else {
+      const i64 at = row * s.row_stride + e * s.step;
+      const Complex<T> v = {re && e < s.re_length ? re[at] : (T)0, im && e < s.im_length ? im[at] : (T)0};
+      return PASS == SPREAD && e < s.re_length ? v * chirp[e] : v;
     }
-    span *= radix;
-    Complex<T>* const other = from;
-    from = to;
-    to = other;
+  };
+  const auto store = [&](u32 k, Complex<T> v) {
+    const u32 e = k * s.side + column;
+    if constexpr (PASS == SPREAD) to[e] = v * fourier_turn(turns, s.fine_bits, k * column);
+    else {
+      const i64 at = row * s.out_row_stride + e * s.out_step;
+      const bool a = out_re && e < s.re_keep, b = out_im && e < s.im_keep;
+      if (!a && !b) return;
+      if (chirp) v = exchanged(v) * chirp[e];
+      if (a) out_re[at] = v.re * (T)s.scale;
+      if (b) out_im[at] = v.im * (T)s.scale;
+    }
+  };
+  fourier_steps<E, TWOS, 1, PASS == FIRST>(t, held, (u64)s.radices, roots, load, store);
+  if constexpr (PASS == FIRST) {
+    const u32 here = s.side - begin < s.together ? s.side - begin : s.together;
+    ROLLED
+    for (u32 i = threadIdx.x; i < here * s.n; i += blockDim.x) {
+      const u32 col = i / s.n, k = i - col * s.n;
+      to[(i64)begin * s.n + i] = room[k * s.together + col] * fourier_turn(turns, s.fine_bits, k * (begin + col));
+    }
   }
-  __syncthreads();
-  return from;
+}
+
+/** Rows k of `a` in turn, of n elements each: there, times the spectrum of all, back, and turned. */
+template <class T, int E>
+WICK_FN void fourier_middle(Complex<T>* data, const Complex<T>* roots, const Complex<T>* turns,
+                            const Complex<T>* spectrum, i64 rows, i64 radices, u32 n, u32 a, u32 together, u32 lanes,
+                            u32 pad, u32 pitch, u32 fine_bits) {
+  DYNAMIC_SHARED(Complex<T>, room);
+  const u32 here = threadIdx.x / lanes, lane = threadIdx.x - here * lanes;
+  const i64 row = (i64)blockIdx.x * together + here;
+  const bool active = here < together && row < rows;
+  const u32 k = (u32)(row % a);
+  const FourierThread t = {lane, lanes, active ? n : 0};
+  const FourierRow<T> held = {room + here * pitch, pad};
+  Complex<T>* const x = data + row * n;
+  const Complex<T>* const times = spectrum + k * n;
+  const auto load = [&](u32 j, bool again) -> Complex<T> { return again ? exchanged(held[j] * times[j]) : x[j]; };
+  const auto store = [&](u32 m, Complex<T> v) { x[m] = v * fourier_turn(turns, fine_bits, k * m); };
+  fourier_steps<E, true, 2, false>(t, held, (u64)radices, roots, load, store);
 }
 
 template <class T>
-WICK_FN void fourier_rows(const T* re, const T* im, T* out_re, T* out_im, const Complex<T>* table, i64 rows, i64 length,
-                          i64 keep, double scale, u32 n, u32 together, u32 pad, u32 pitch, u64 radices) {
-  DYNAMIC_SHARED(Complex<T>, room);
-  const u32 given = (u32)length, wanted = (u32)keep;
-  ROLLED
-  for (i64 first = (i64)blockIdx.x * together; first < rows; first += (i64)gridDim.x * together) {
-    const FourierRows<T> r = {rows - first < together ? (u32)(rows - first) : together, n, pitch, pad, 1, table};
-    __syncthreads();
-    ROLLED
-    for (u32 i = threadIdx.x; i < r.here * n; i += blockDim.x) {
-      const u32 row = i / n, j = i - row * n;
-      const i64 at = (first + row) * length + j;
-      const bool in = j < given;
-      room[row * pitch + r.placed(j)] = {in && re ? re[at] : (T)0, in && im ? im[at] : (T)0};
-    }
-    const Complex<T>* done = fourier_steps(r, room, room + together * pitch, radices);
-    ROLLED
-    for (u32 i = threadIdx.x; i < r.here * wanted; i += blockDim.x) {
-      const u32 row = i / wanted, k = i - row * wanted;
-      const Complex<T> v = done[row * pitch + r.placed(k)];
-      const i64 at = (first + row) * keep + k;
-      if (out_re) out_re[at] = v.re * (T)scale;
-      if (out_im) out_im[at] = v.im * (T)scale;
-    }
+WICK_FN void fourier_symmetric(const T* re, const T* im, Complex<T>* made, const Complex<T>* whole_roots,
+                               const FourierShape& s) {
+  GRID_STRIDE(i, s.rows * s.n) {
+    const i64 row = i / s.n;
+    const FourierWork<HALVES_BACK, T> work(s, re, im, nullptr, nullptr, whole_roots, row);
+    made[i] = work.element((u32)(i - row * s.n));
   }
 }
-
-/** turned[row][k1][j2] = e^(-2 pi i k1 j2 / (n * b)) times result k1 of the n elements at j2, j2 + b, j2 + 2 b, ... */
 template <class T>
-WICK_FN void fourier_columns(const T* re, const T* im, Complex<T>* turned, const Complex<T>* table, i64 rows,
-                             i64 length, u32 n, u32 b, u32 together, u32 pad, u32 pitch, u64 radices) {
-  DYNAMIC_SHARED(Complex<T>, room);
-  const u32 groups = (b + together - 1) / together, given = (u32)length;
-  ROLLED
-  for (i64 g = blockIdx.x; g < rows * groups; g += gridDim.x) {
-    const i64 row = g / groups;
-    const u32 first = (u32)(g - row * groups) * together;
-    const FourierRows<T> r = {b - first < together ? b - first : together, n, pitch, pad, b, table};
-    __syncthreads();
-    ROLLED
-    for (u32 i = threadIdx.x; i < together * n; i += blockDim.x) {
-      const u32 j = i / together, c = i - j * together, e = j * b + first + c;
-      if (c >= r.here) continue;
-      const bool in = e < given;
-      room[c * pitch + r.placed(j)] = {in && re ? re[row * length + e] : (T)0, in && im ? im[row * length + e] : (T)0};
-    }
-    const Complex<T>* done = fourier_steps(r, room, room + together * pitch, radices);
-    ROLLED
-    for (u32 i = threadIdx.x; i < together * n; i += blockDim.x) {
-      const u32 k = i / together, c = i - k * together;
-      if (c >= r.here) continue;
-      turned[(row * n + k) * b + first + c] = done[c * pitch + r.placed(k)] * table[k * (first + c)];
-    }
-  }
-}
-/** Transforms of n elements each of turned[row][k1]; result k2 of them is result k1 + a * k2 of the row. */
-template <class T>
-WICK_FN void fourier_joined(const Complex<T>* turned, T* out_re, T* out_im, const Complex<T>* table, i64 rows, i64 keep,
-                            double scale, u32 n, u32 a, u32 together, u32 pad, u32 pitch, u64 radices) {
-  DYNAMIC_SHARED(Complex<T>, room);
-  const u32 groups = (a + together - 1) / together, wanted = (u32)keep;
-  ROLLED
-  for (i64 g = blockIdx.x; g < rows * groups; g += gridDim.x) {
-    const i64 row = g / groups;
-    const u32 first = (u32)(g - row * groups) * together;
-    const FourierRows<T> r = {a - first < together ? a - first : together, n, pitch, pad, a, table};
-    __syncthreads();
-    ROLLED
-    for (u32 i = threadIdx.x; i < r.here * n; i += blockDim.x) {
-      const u32 c = i / n, j = i - c * n;
-      room[c * pitch + r.placed(j)] = turned[(row * a + first) * n + i];
-    }
-    const Complex<T>* done = fourier_steps(r, room, room + together * pitch, radices);
-    ROLLED
-    for (u32 i = threadIdx.x; i < together * n; i += blockDim.x) {
-      const u32 k = i / together, c = i - k * together, at = first + c + a * k;
-      if (c >= r.here || at >= wanted) continue;
-      const Complex<T> v = done[c * pitch + r.placed(k)];
-      if (out_re) out_re[row * keep + at] = v.re * (T)scale;
-      if (out_im) out_im[row * keep + at] = v.im * (T)scale;
-    }
+WICK_FN void fourier_parted(const Complex<T>* made, T* out_re, T* out_im, const Complex<T>* whole_roots,
+                            const FourierShape& s) {
+  const u32 each = s.n / 2 + 1;
+  GRID_STRIDE(i, s.rows * each) {
+    const i64 row = i / each;
+    const u32 k = (u32)(i - row * each);
+    const Complex<T>* const z = made + row * s.n;
+    const FourierWork<HALVES, T> work(s, nullptr, nullptr, out_re, out_im, whole_roots, row);
+    work.part(k, z[k], z[k ? s.n - k : 0]);
   }
 }

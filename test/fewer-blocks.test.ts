@@ -11,8 +11,6 @@ type Calls = { -readonly [K in 'getFunction' | 'launch']: DriverDevice[K] };
 /** By the symbols' beginnings: the kernels that are asked for one block, and what launches them. */
 const GO_ROUND: Readonly<Record<string, (d: Device) => Tensor>> = {
   row_distances: (d) => randn([3, 70, 5], { device: d, seed: 1 }).cdist(randn([3, 80, 5], { device: d, seed: 2 })),
-  fourier_rows: (d) => randn([50, 60], { device: d, seed: 1 }).fft()[0],
-  fourier_factors: (d) => randn([1, 600], { device: d, seed: 1 }).fft()[1],
   search_sorted: (d) => arange(900, { device: d }).searchsorted(randn([1300], { device: d, seed: 1 }).affine(300, 400)),
   scatter_held: (d) =>
     randn([3, 9000], { device: d, seed: 1 }).scatter(
@@ -54,8 +52,11 @@ const GO_ROUND: Readonly<Record<string, (d: Device) => Tensor>> = {
       places(d, [2, 700], 9000),
       randn([2, 700], { device: d, seed: 2 }),
     ),
-  fourier_columns: (d) => randn([2, 6000], { device: d, seed: 1 }).fft()[1],
-  fourier_joined: (d) => randn([2, 6000], { device: d, seed: 1 }).fft()[0],
+  fourier_parted: (d) => randn([2, 18000], { device: d, seed: 1 }).rfft()[1],
+  fourier_symmetric: (d) => {
+    const x = randn([2, 9001], { device: d, seed: 1 });
+    return x.irfft(x);
+  },
   row_distances_backward: (d) => {
     const x = randn([40, 70], { device: d, seed: 1 }).requireGrad();
     return x

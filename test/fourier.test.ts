@@ -2,8 +2,8 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { type Device, randn, scope, type Tensor } from '../src/index.js';
-import { radicesOf } from '../src/backends/gpu/fourier.js';
-import { LARGEST_PRIME, longestDft, primesOf } from '../src/ops/fourier.js';
+import { stepsFor } from '../src/backends/gpu/fourier.js';
+import { isRough, longestDft } from '../src/ops/fourier.js';
 import { testDevices } from '../src/testing/devices.js';
 
 /** Twos, other primes, primes that kernels take one by one, too large ones, and what is more than a block holds. */
@@ -50,15 +50,15 @@ for (const { name, device, missing } of testDevices('cpu,sim:32'))
         });
     });
 
-test('steps of every length that a kernel takes multiply to it and fit a word', () => {
-  for (let n = 1; n <= longestDft('f32'); n++) {
-    if (primesOf(n).some((p) => p > LARGEST_PRIME)) continue;
-    const word = radicesOf(n);
-    assert.ok(word < 1n << 64n, `${n}`);
-    let [product, last] = [1n, 1n];
-    for (let left = word; left > 0n; left >>= 8n) product *= last = left & 255n;
-    assert.equal(product, BigInt(n));
-    assert.notEqual(last, 0n, `${n}`);
+test('steps of every length that a kernel takes multiply to it, fit a word and need no more threads than there are', () => {
+  for (let n = 1; n <= 2 * longestDft('f32'); n++) {
+    if (isRough(n)) continue;
+    const { radices, lanes } = stepsFor(n);
+    assert.equal(
+      radices.reduce((a, b) => a * b, 1),
+      n,
+    );
+    assert.ok(radices.length <= 6 && lanes <= 1024, `${n}: ${radices} by ${lanes}`);
   }
 });
 

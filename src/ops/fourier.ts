@@ -36,9 +36,12 @@ export interface DftParams extends Record<string, unknown> {
   /** What results are multiplied by. */
   readonly scale: number;
 }
-/** The longest rows that kernels hold, two of them in 64 KiB, and the largest prime divisor they take. */
+/** The longest rows that any device transforms at once; the largest prime divisor that CPUs take one by one, and GPUs. */
 export const longestDft = (dtype: DType): number => (dtype === 'f64' ? 2048 : 4096);
 export const LARGEST_PRIME = 251;
+export const LARGEST_RADIX_PRIME = 13;
+/** The longest convolution that a GPU makes of a transform whose length has larger ones. */
+const LONGEST_CHIRP = 2 ** 22;
 export function primesOf(n: number): number[] {
   const found: number[] = [];
   let left = n;
@@ -57,15 +60,20 @@ export function divisorOf(n: number, most: number): number {
     }
   return found;
 }
-/** Lengths a and b, n being a * b, whose transforms make one of n; [n, 1] where kernels hold all of it. */
+/** Lengths a and b, n being a * b, whose transforms make one of n; [n, 1] where any device takes all of it. */
 export function partsOfDft(n: number, dtype: DType): readonly [a: number, b: number] | undefined {
   const most = longestDft(dtype);
-  if (primesOf(n).some((p) => p > LARGEST_PRIME)) return undefined;
   if (n <= most) return [n, 1];
   if (n > most * most) return undefined;
   const a = divisorOf(n, most);
   return n / a <= most ? [a, n / a] : undefined;
 }
+/** Length of the convolution that makes a transform of a length with a large prime. */
+export const chirpOf = (n: number): number => 2 ** Math.ceil(Math.log2(2 * n - 1));
+export const isRough = (n: number): boolean => primesOf(n).some((p) => p > LARGEST_RADIX_PRIME);
+/** Whether one op makes a transform of n elements. */
+export const isOneDft = (n: number, dtype: DType): boolean =>
+  isRough(n) ? chirpOf(n) <= LONGEST_CHIRP : partsOfDft(n, dtype) !== undefined;
 
 function inferDft(inputs: readonly Sig[], { n, keep, real }: DftParams): Sig[] {
   const [{ shape, dtype }, im] = inputs;
@@ -75,10 +83,10 @@ function inferDft(inputs: readonly Sig[], { n, keep, real }: DftParams): Sig[] {
   requireWhole('dft', 'n and keep', [n, keep], 1);
   const m = shape[shape.length - 1];
   if (m > n || keep > n) throw new ShapeError(`dft: ${m} elements and ${keep} results of a transform of ${n}`);
-  if (!partsOfDft(n, dtype))
+  if (!isOneDft(n, dtype))
     throw new ArgumentError(
       `dft: ${n} is not one of the lengths up to ${longestDft(dtype)}, or a product of two of them, with primes up to ` +
-        `${LARGEST_PRIME}`,
+        `${LARGEST_RADIX_PRIME}, or one of those up to ${LONGEST_CHIRP / 2}`,
     );
   const out = { shape: [...shape.slice(0, -1), keep], dtype };
   return real ? [out] : [out, out];
@@ -159,7 +167,7 @@ export const fourierOps = rows({
         says: /imaginary part \[2, 5\] must be \[2, 6\]/,
       },
       { inputs: [s(9)], params: plain(8), code: 'E_SHAPE', says: /9 elements and 8 results of a transform of 8/ },
-      { inputs: [s(257)], params: plain(257), code: 'E_ARGUMENT', says: /257 is not one of the lengths/ },
+      { inputs: [s(9)], params: plain(2 ** 25), code: 'E_ARGUMENT', says: /33554432 is not one of the lengths/ },
     ],
   }),
 });

@@ -4,7 +4,7 @@ import { type DType, REALS } from '../base/dtype.js';
 import { ArgumentError, ShapeError } from '../base/errors.js';
 import { formatShape, normalizeDim } from '../base/shape.js';
 import type { Tensor } from '../tensor/tensor.js';
-import { divisorOf, LARGEST_PRIME, longestDft, partsOfDft, primesOf } from './fourier.js';
+import { divisorOf, isOneDft, LARGEST_PRIME, longestDft, primesOf } from './fourier.js';
 import { alike, composite, requireDType, requireOptions, requireTensor, requireWhole } from './kernel-row.js';
 import { type InputSpec, rows } from './op.js';
 
@@ -59,7 +59,8 @@ interface Wanted {
 function dft(re: Tensor, im: Tensor | undefined, n: number, sign: number, wanted: Wanted): Pair {
   // GPUs join two passes through their shared memory; for CPUs a long row is better cut into many short ones.
   const most = longestDft(re.dtype);
-  if (re.device.backend.gpu || n <= most ? partsOfDft(n, re.dtype) : undefined) {
+  const rough = primesOf(n).some((p) => p > LARGEST_PRIME);
+  if (re.device.backend.gpu ? isOneDft(n, re.dtype) : n <= most && !rough) {
     const [a, b] = re.dft(im, { n, inverse: sign > 0, ...wanted });
     return { re: a, im: b ?? a };
   }
@@ -67,7 +68,7 @@ function dft(re: Tensor, im: Tensor | undefined, n: number, sign: number, wanted
     const kept = wanted.keep < n ? t.narrow(-1, 0, wanted.keep) : t;
     return wanted.scale === 1 ? kept : kept.affine(wanted.scale, 0);
   };
-  if (primesOf(n).some((p) => p > LARGEST_PRIME)) return both(bluestein(re, im, n, sign), finish);
+  if (rough) return both(bluestein(re, im, n, sign), finish);
   const whole = { re: fitted(re, n), im: im ? fitted(im, n) : fitted(re, n).zerosLike() };
   return both(inTwo(whole, n, sign, most), finish);
 }

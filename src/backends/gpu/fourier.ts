@@ -1,174 +1,353 @@
-// Discrete Fourier transforms of rows in shared memory, long ones in two passes: kernels/fourier.hip.
-import { bytesOf } from '../../base/dtype.js';
-import { KernelModule, typed } from '../../kernels/declare.js';
-import { type DftParams, partsOfDft, primesOf } from '../../ops/fourier.js';
+// Discrete Fourier transforms of rows in shared memory, long ones in two or three launches: kernels/fourier.hip.
+import { KernelModule, Struct, typed } from '../../kernels/declare.js';
+import { chirpOf, type DftParams, isRough, partsOfDft } from '../../ops/fourier.js';
 import type { RowOf } from '../../ops/op.js';
+import type { DeviceInfo } from '../../driver/driver.js';
 import type { View } from '../backend.js';
-import { at, ceilDiv, clamp, type FamilyPlan, launch, type Launches, places, type Target } from './plan.js';
+import {
+  addressOf,
+  at,
+  type Buffers,
+  ceilDiv,
+  clamp,
+  type FamilyPlan,
+  launch,
+  type Launch,
+  places,
+  type Planner,
+  type Pointer,
+  strideGrid,
+} from './plan.js';
+import { chirp, chirpSpectrum, fineBits, type Float, pairBytes, powers, stepRoots, turns } from './fourier-tables.js';
 
 export const FOURIER = new KernelModule('fourier');
 const FLOATS = ['f32', 'f64'] as const;
-type Float = (typeof FLOATS)[number];
-/** cos and -sin of 2 pi k / n. */
-const factors = FOURIER.forTypes(FLOATS, 'fourier_factors', (T) => ({
+const SHAPE = new Struct('FourierShape', {
+  ...typed('i64', 'rows', 'inner', 'outer_stride', 'inner_stride', 'keep'),
+  scale: 'double',
+  radices: 'i64',
+  ...typed('u32', 'length', 'n', 'whole', 'together', 'lanes', 'pad', 'pitch', 'negative', 'packed', 'half'),
+});
+const SIDES = new Struct('FourierSides', {
+  ...typed('i64', 'rows', 'row_stride', 'out_row_stride', 'step', 'out_step'),
+  ...typed('i64', 're_length', 'im_length', 're_keep', 'im_keep'),
+  scale: 'double',
+  radices: 'i64',
+  ...typed('u32', 'n', 'side', 'together', 'lanes', 'fine_bits'),
+});
+const C_TYPE = { f32: 'float', f64: 'double' } as const;
+/** Elements that a thread holds. */
+const HELD = 16;
+/** Threads of a block: f64 takes twice the registers; the large block serves lengths that a small one cannot hold. */
+const THREADS = { f32: 512, f64: 256 } as const;
+const LARGE = 1024;
+const KINDS = ['whole', 'halves', 'halves_back'] as const;
+type Kind = (typeof KINDS)[number];
+/** Powers of two need fewer kinds of steps. */
+const STEPS = ['twos', 'any'] as const;
+
+const rows = FOURIER.declare({
+  each: { kind: KINDS, steps: STEPS, chirp: [false, true], large: [false, true], dtype: FLOATS },
+  only: ({ kind, steps, chirp, large, dtype }) =>
+    (!chirp || (kind === 'whole' && steps === 'twos')) && (!large || dtype === 'f32'),
+  symbol: ({ kind, steps, chirp, large, dtype }) =>
+    `fourier_rows_${kind}${steps === 'any' ? '_any' : ''}${chirp ? '_chirp' : ''}${large ? '_large' : ''}_${dtype}`,
+  body: ({ kind, steps, chirp, large, dtype }) => ({
+    threads: large ? LARGE : THREADS[dtype],
+    params: {
+      ...typed(`const ${C_TYPE[dtype]}*`, 're', 'im'),
+      ...typed(`${C_TYPE[dtype]}*`, 'out_re', 'out_im'),
+      ...typed(`const Complex<${C_TYPE[dtype]}>*`, 'roots', 'whole_roots', 'chirp', 'spectrum'),
+      s: SHAPE,
+    },
+    call: `fourier_rows<${C_TYPE[dtype]}, ${HELD}, ${steps === 'twos'}, ${kind.toUpperCase()}, ${chirp}>`,
+  }),
+  // 64 KiB hold no row that the small block does not.
+  launchedOn: ({ large }, arch) => !large || !arch.startsWith('gfx'),
+});
+const PASSES = ['first', 'spread', 'last'] as const;
+const columns = FOURIER.declare({
+  each: { pass: PASSES, steps: STEPS, dtype: FLOATS },
+  only: ({ pass, steps }) => pass !== 'spread' || steps === 'twos',
+  symbol: ({ pass, steps, dtype }) => `fourier_columns_${pass}${steps === 'any' ? '_any' : ''}_${dtype}`,
+  body: ({ pass, steps, dtype }) => ({
+    threads: THREADS[dtype],
+    params: {
+      ...typed(`const ${C_TYPE[dtype]}*`, 're', 'im'),
+      ...typed(`${C_TYPE[dtype]}*`, 'out_re', 'out_im'),
+      ...typed(`const Complex<${C_TYPE[dtype]}>*`, 'roots', 'turns', 'chirp'),
+      s: SIDES,
+    },
+    call: `fourier_columns<${C_TYPE[dtype]}, ${HELD}, ${steps === 'twos'}, ${pass.toUpperCase()}>`,
+  }),
+});
+const middle = FOURIER.forTypes(FLOATS, 'fourier_middle', (T, dtype) => ({
+  threads: THREADS[dtype as Float],
+  params: {
+    data: `Complex<${T}>*`,
+    ...typed(`const Complex<${T}>*`, 'roots', 'turns', 'spectrum'),
+    ...typed('i64', 'rows', 'radices'),
+    ...typed('u32', 'n', 'a', 'together', 'lanes', 'pad', 'pitch', 'fine_bits'),
+  },
+  call: `fourier_middle<${T}, ${HELD}>`,
+}));
+const symmetric = FOURIER.forTypes(FLOATS, 'fourier_symmetric', (T) => ({
   threads: 256,
-  params: { table: `Complex<${T}>*`, n: 'u32' },
-  call: 'fourier_factors',
-}));
-const rows = FOURIER.forTypes(FLOATS, 'fourier_rows', (T) => ({
-  threads: 512,
   params: {
     ...typed(`const ${T}*`, 're', 'im'),
-    ...typed(`${T}*`, 'out_re', 'out_im'),
-    table: `const Complex<${T}>*`,
-    ...typed('i64', 'rows', 'length', 'keep'),
-    scale: 'double',
-    ...typed('u32', 'n', 'together', 'pad', 'pitch'),
-    radices: 'u64',
+    made: `Complex<${T}>*`,
+    whole_roots: `const Complex<${T}>*`,
+    s: SHAPE,
   },
-  call: 'fourier_rows',
+  call: 'fourier_symmetric',
 }));
-
-/** The first pass over rows of n * b elements, and the second over a * n. */
-const columns = FOURIER.forTypes(FLOATS, 'fourier_columns', (T) => ({
-  threads: 512,
+const parted = FOURIER.forTypes(FLOATS, 'fourier_parted', (T) => ({
+  threads: 256,
   params: {
-    ...typed(`const ${T}*`, 're', 'im'),
-    turned: `Complex<${T}>*`,
-    table: `const Complex<${T}>*`,
-    ...typed('i64', 'rows', 'length'),
-    ...typed('u32', 'n', 'b', 'together', 'pad', 'pitch'),
-    radices: 'u64',
-  },
-  call: 'fourier_columns',
-}));
-const joined = FOURIER.forTypes(FLOATS, 'fourier_joined', (T) => ({
-  threads: 512,
-  params: {
-    turned: `const Complex<${T}>*`,
+    made: `const Complex<${T}>*`,
     ...typed(`${T}*`, 'out_re', 'out_im'),
-    table: `const Complex<${T}>*`,
-    ...typed('i64', 'rows', 'keep'),
-    scale: 'double',
-    ...typed('u32', 'n', 'a', 'together', 'pad', 'pitch'),
-    radices: 'u64',
+    whole_roots: `const Complex<${T}>*`,
+    s: SHAPE,
   },
-  call: 'fourier_joined',
+  call: 'fourier_parted',
 }));
 
-/** Elements a block works on at least, where there are as many. */
-const FULL = 1024;
-/** One place is left free after every 2 ** PAD elements of a row, where there is room. */
-const [PAD, NO_PAD, ROOM] = [4, 31, 65536];
-const NEIGHBOURS = 16;
-/** Bytes side by side below which rows are rather held without free places than fewer of them. */
-const SECTORS = 64;
+// ---- steps ----
 
-/** Steps of a transform: eights and fours of the twos, then the other primes; a byte each, first to last. */
-export function radicesOf(n: number): bigint {
-  const primes = primesOf(n);
-  const twos = primes.filter((p) => p === 2).length;
-  const eights = twos % 3 === 1 && twos > 1 ? (twos - 4) / 3 : Math.floor(twos / 3);
-  const rest = twos - 3 * eights;
-  const fours = Math.floor(rest / 2);
-  const steps = [
-    ...new Array<number>(eights).fill(8),
-    ...new Array<number>(fours).fill(4),
-    ...new Array<number>(rest - 2 * fours).fill(2),
-    ...primes.filter((p) => p !== 2),
-  ];
-  return steps.reduceRight((word, r) => (word << 8n) | BigInt(r), 0n);
-}
+const RADICES = { twos: [16, 8, 4, 2], any: [16, 15, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2] } as const;
+const stepsOf = (n: number): 'twos' | 'any' => ((n & (n - 1)) === 0 ? 'twos' : 'any');
+const lanesOf = (n: number, radices: readonly number[]): number =>
+  Math.max(...radices.map((r) => ceilDiv(n / r, Math.floor(HELD / r))));
 
-/** How rows lie in shared memory, twice: with free places where there is room, the same ones in different banks. */
-interface Held {
-  readonly pad: number;
-  readonly pitch: number;
-  readonly bytes: number;
+interface Steps {
+  readonly radices: readonly number[];
+  /** Threads that hold all elements. */
+  readonly lanes: number;
 }
-function heldAs(n: number, together: number, pair: number): Held {
-  const pitch = (n + Math.floor(n / 2 ** PAD)) | 1;
-  const bytes = 2 * together * pitch * pair;
-  return bytes <= ROOM ? { pad: PAD, pitch, bytes } : { pad: NO_PAD, pitch: n, bytes: 2 * together * n * pair };
-}
-/** Neighbours that a block transforms: as many as make whole sectors of memory. */
-function neighbours(n: number, pair: number): Held & { readonly together: number; readonly threads: number } {
-  let together = NEIGHBOURS;
-  const fits = ({ bytes, pad }: Held): boolean => bytes <= ROOM && (pad === PAD || together * pair <= SECTORS);
-  while (together > 1 && !fits(heldAs(n, together, pair))) together /= 2;
-  const threads = n * together <= FULL ? 128 : n * together <= 2 * FULL ? 256 : 512;
-  return { together, threads, ...heldAs(n, together, pair) };
-}
-
-/** Rows of `length` elements; null parts are 0 or not wanted. Buffers: re, im, outRe, outIm. */
-export function fourierLaunches(
-  dtype: Float,
-  count: number,
-  length: number,
-  { n, keep, scale }: DftParams,
-  parts: Readonly<Record<'re' | 'im' | 'outRe' | 'outIm', boolean>>,
-  { multiprocessors }: Target,
-): Launches {
-  const pair = 2 * bytesOf(dtype);
-  const part = (name: keyof typeof parts) => (parts[name] ? at(name) : 0);
-  const from = { re: part('re'), im: part('im') };
-  const to = { out_re: part('outRe'), out_im: part('outIm') };
-  const table = at('scratch');
-  const roots = launch(factors, { dtype }, ceilDiv(n, 256), 256, { ...places('table'), table, n });
-  const [a, b] = partsOfDft(n, dtype) ?? [n, 1];
-  if (b > 1) {
-    const turned = at('scratch', ceilDiv(n * pair, 256) * 256);
-    const [first, second] = [neighbours(a, pair), neighbours(b, pair)];
-    const blocks = (of: number, { together }: { together: number }): number =>
-      clamp(count * ceilDiv(of, together), 1, 2 ** 22);
-    return {
-      launches: [
-        roots,
-        launch(
-          columns,
-          { dtype },
-          blocks(b, first),
-          first.threads,
-          {
-            ...{ ...from, turned, table, rows: count, length, n: a, b },
-            ...{ together: first.together, pad: first.pad, pitch: first.pitch, radices: radicesOf(a) },
-          },
-          first.bytes,
-        ),
-        launch(
-          joined,
-          { dtype },
-          blocks(a, second),
-          second.threads,
-          {
-            ...{ turned, ...to, table, rows: count, keep, scale, n: b, a },
-            ...{ together: second.together, pad: second.pad, pitch: second.pitch, radices: radicesOf(b) },
-          },
-          second.bytes,
-        ),
-      ],
-      scratch: ceilDiv(n * pair, 256) * 256 + count * n * pair,
-    };
-  }
-  const together = clamp(Math.floor(FULL / n), 1, Math.max(1, ceilDiv(count, multiprocessors)));
-  const threads = n * together <= FULL ? 128 : n <= 2 * FULL ? 256 : 512;
-  const { pad, pitch, bytes } = heldAs(n, together, pair);
-  const args = {
-    ...{ ...from, ...to, table },
-    ...{ rows: count, length, keep, scale, n, together, pad, pitch, radices: radicesOf(n) },
+const known = new Map<number, Steps>();
+/** As few steps as there can be, and of those that need the fewest threads; [1] of one element. */
+export function stepsFor(n: number): Steps {
+  let best = known.get(n);
+  if (best) return best;
+  const search = (left: number, most: number, radices: readonly number[]): void => {
+    if (left === 1) {
+      const lanes = lanesOf(n, radices);
+      if (!best || radices.length < best.radices.length || (radices.length === best.radices.length && lanes < best.lanes))
+        best = { radices, lanes };
+      return;
+    }
+    if (best && radices.length >= best.radices.length) return;
+    for (const r of RADICES[stepsOf(n)]) if (r <= most && left % r === 0) search(left / r, r, [...radices, r]);
   };
-  const grid = clamp(ceilDiv(count, together), 1, 2 ** 22);
-  return { launches: [roots, launch(rows, { dtype }, grid, threads, args, bytes)], scratch: n * pair };
+  if (n === 1) best = { radices: [1], lanes: 1 };
+  else search(n, HELD, []);
+  known.set(n, best!);
+  return best!;
+}
+/** A byte each, first to last. */
+const wordOf = (radices: readonly number[]): number => radices.reduceRight((word, r) => word * 256 + r, 0);
+
+/** One place is left free after every 2 ** PAD elements of a row, where there is room. */
+const [PAD, NO_PAD] = [4, 31];
+/** Bytes of shared memory that leave room for a block beside. */
+const ROOM = 65536;
+/** Threads of a block that has many rows. */
+const FULL = 256;
+const threadsOf = (n: number): number => 32 * ceilDiv(n, 32);
+
+/** How rows of n elements lie in shared memory, and the threads that transform them; undefined where there is no room. */
+function rowsHeld(n: number, count: number, dtype: Float, device: DeviceInfo) {
+  const { radices, lanes } = stepsFor(n);
+  const pair = pairBytes(dtype);
+  const padded = (n + Math.floor(n / 2 ** PAD)) | 1;
+  const together = clamp(Math.floor(FULL / lanes), 1, Math.max(1, ceilDiv(count, device.multiprocessors)));
+  const room = Math.min(device.sharedPerBlockOptin, together > 1 ? ROOM : Infinity);
+  const fits = together * padded * pair <= room;
+  const [pad, pitch] = fits ? [PAD, padded] : [NO_PAD, n];
+  const threads = threadsOf(lanes * together);
+  if (together * pitch * pair > room || threads > (dtype === 'f32' ? LARGE : THREADS.f64)) return undefined;
+  const shape = { n, together, lanes, pad, pitch };
+  return { radices, shape, threads, shared: together * pitch * pair, grid: ceilDiv(count, together) };
+}
+/** Neighbours that a block transforms together: as many as make whole sectors of memory. */
+function sidesHeld(n: number, side: number, dtype: Float) {
+  const { radices, lanes } = stepsFor(n);
+  const pair = pairBytes(dtype);
+  let together = 16;
+  while (together > 1 && (together * n * pair > ROOM || together * lanes > THREADS[dtype])) together /= 2;
+  const shape = { n, side, together, lanes, radices: wordOf(radices) };
+  return { radices, shape, threads: threadsOf(together * lanes), shared: together * n * pair, groups: ceilDiv(side, together) };
+}
+
+// ---- plans ----
+
+/** Rows where they lie: `inner` of them one after another, `outer` times. */
+interface Source {
+  readonly count: number;
+  readonly length: number;
+  readonly inner: number;
+  readonly outer_stride: number;
+  readonly inner_stride: number;
+}
+type Sides = Readonly<Record<'re' | 'im' | 'outRe' | 'outIm', View | undefined>>;
+const part = (sides: Sides, name: keyof Sides): Pointer | 0 => (sides[name] ? at(name) : 0);
+const given = (sides: Sides) => ({ re: part(sides, 're'), im: part(sides, 'im') });
+const wanted = (sides: Sides) => ({ out_re: part(sides, 'outRe'), out_im: part(sides, 'outIm') });
+
+/** The numbers of a call that every launch of it has. */
+function shapeOf(p: DftParams, kind: Kind, dtype: Float, sides: Sides, source: Source) {
+  const even = (v: View | undefined, ...strides: number[]): boolean =>
+    !!v && addressOf(v) % pairBytes(dtype) === 0 && strides.every((s) => s % 2 === 0);
+  const packed =
+    kind === 'halves'
+      ? even(sides.re, source.length, source.inner_stride, source.outer_stride)
+      : kind === 'halves_back' && even(sides.outRe, p.keep);
+  return {
+    ...{ rows: source.count, inner: source.inner, outer_stride: source.outer_stride },
+    ...{ inner_stride: source.inner_stride, length: source.length, keep: p.keep, scale: p.scale, whole: p.n },
+    ...{ negative: Number(kind !== 'whole' && p.inverse), packed: Number(packed), half: 0 },
+  };
+}
+
+/** Rows that a block holds, in one launch; false where it cannot. */
+function planHeld(p: Planner, dtype: Float, kind: Kind, params: DftParams, sides: Sides, source: Source): boolean {
+  const { n: whole } = params;
+  const rough = isRough(whole);
+  const n = rough ? chirpOf(whole) : kind === 'whole' ? whole : whole / 2;
+  const held = rowsHeld(n, source.count, dtype, p.device);
+  if (!held) return false;
+  const large = held.threads > THREADS[dtype];
+  const s = { ...shapeOf(params, kind, dtype, sides, source), ...held.shape, radices: wordOf(held.radices) };
+  const args = { ...given(sides), ...wanted(sides), ...places('roots'), s };
+  const tables: Record<string, Buffers[string]> = { roots: stepRoots(dtype, held.radices) };
+  if (rough) Object.assign(tables, { chirp: chirp(dtype, whole), spectrum: chirpSpectrum(dtype, whole, 1, n) });
+  if (kind !== 'whole') tables.whole = powers(dtype, whole, n);
+  const of = (name: string) => (tables[name] ? at(name) : 0);
+  const launched = launch(
+    rows,
+    { kind, steps: stepsOf(n), chirp: rough, large, dtype },
+    held.grid,
+    held.threads,
+    { ...args, whole_roots: of('whole'), chirp: of('chirp'), spectrum: of('spectrum') },
+    held.shared,
+  );
+  p.run({ launches: [launched], scratch: 0 }, { ...sides, ...tables });
+  return true;
+}
+
+/** Rows as long as two launches take, or three that convolve with a chirp. */
+function planLong(p: Planner, dtype: Float, kind: Kind, params: DftParams, sides: Sides, source: Source): void {
+  const { n: whole, scale, keep } = params;
+  const { count } = source;
+  const rough = isRough(whole);
+  const n = rough ? chirpOf(whole) : kind === 'whole' ? whole : whole / 2;
+  const most = 2 ** Math.ceil(Math.log2(n) / 2);
+  const [a, b] = rough ? [most, n / most] : (partsOfDft(n, dtype) as readonly [number, number]);
+  const [head, tail] = b > 1 ? [a, b] : (partsNear(n) as readonly [number, number]);
+  const first = sidesHeld(head, tail, dtype);
+  const last = rough ? sidesHeld(head, tail, dtype) : sidesHeld(tail, head, dtype);
+  const tables: Record<string, Buffers[string]> = {
+    turns: turns(dtype, n),
+    roots: stepRoots(dtype, first.radices),
+    last: stepRoots(dtype, last.radices),
+  };
+  const bytes = 256 * ceilDiv(count * n * pairBytes(dtype), 256);
+  const launches: Launch[] = [];
+  const half = kind !== 'whole';
+  if (half) tables.whole = powers(dtype, whole, n);
+  const shape = { ...shapeOf(params, kind, dtype, sides, source), n, together: 1, lanes: 1, pad: 0, pitch: 0, radices: 0 };
+  // What the first launch reads, and the last one writes: parts of rows, or complex numbers in scratch memory.
+  const parts = { step: 2, out_step: 2, row_stride: 2 * n, out_row_stride: 2 * n, re_length: n, im_length: n, re_keep: n, im_keep: n };
+  let read: Record<'re' | 'im', Pointer | 0> = { re: at('scratch', bytes), im: at('scratch', bytes + pairBytes(dtype) / 2) };
+  if (kind === 'halves_back') {
+    const args = { ...given(sides), made: at('scratch', bytes), whole_roots: at('whole'), s: shape };
+    launches.push(launch(symmetric, { dtype }, strideGrid(count * n), 256, args));
+  } else if (kind === 'halves') {
+    read = { re: at('re'), im: at('re', pairBytes(dtype) / 2) };
+    const { length } = source;
+    Object.assign(parts, { row_stride: length, re_length: ceilDiv(length, 2), im_length: Math.floor(length / 2) });
+  } else {
+    read = given(sides);
+    const { length } = source;
+    Object.assign(parts, { step: 1, row_stride: length, re_length: length, im_length: length });
+  }
+  let write: Record<'out_re' | 'out_im', Pointer | 0>;
+  if (kind === 'halves') {
+    write = { out_re: at('scratch', bytes), out_im: at('scratch', bytes + pairBytes(dtype) / 2) };
+  } else if (kind === 'halves_back') {
+    write = { out_re: at('outRe'), out_im: at('outRe', pairBytes(dtype) / 2) };
+    Object.assign(parts, { out_row_stride: keep, re_keep: ceilDiv(keep, 2), im_keep: Math.floor(keep / 2) });
+  } else {
+    write = wanted(sides);
+    Object.assign(parts, { out_step: 1, out_row_stride: keep, re_keep: keep, im_keep: keep });
+  }
+  const numbers = { ...parts, rows: count, fine_bits: fineBits(n), scale: kind === 'halves' ? 1 : scale };
+  const chirped = rough ? at('chirp') : 0;
+  launches.push(
+    launch(
+      columns,
+      { pass: rough ? 'spread' : 'first', steps: stepsOf(head), dtype },
+      count * first.groups,
+      first.threads,
+      { ...read, out_re: at('scratch'), out_im: 0, ...places('roots', 'turns'), chirp: chirped, s: { ...numbers, ...first.shape } },
+      first.shared,
+    ),
+  );
+  if (rough) {
+    Object.assign(tables, { chirp: chirp(dtype, whole), spectrum: chirpSpectrum(dtype, whole, head, tail) });
+    const held = rowsHeld(tail, count * head, dtype, p.device);
+    if (!held) throw new RangeError(`dft: rows of ${tail} elements are more than a block holds`);
+    tables.middle = stepRoots(dtype, held.radices);
+    launches.push(
+      launch(
+        middle,
+        { dtype },
+        held.grid,
+        held.threads,
+        {
+          ...{ data: at('scratch'), roots: at('middle'), ...places('turns', 'spectrum') },
+          ...{ rows: count * head, radices: wordOf(held.radices), a: head, fine_bits: fineBits(n), ...held.shape },
+        },
+        held.shared,
+      ),
+    );
+  }
+  launches.push(
+    launch(
+      columns,
+      { pass: 'last', steps: stepsOf(last.shape.n), dtype },
+      count * last.groups,
+      last.threads,
+      { re: at('scratch'), im: 0, ...write, roots: at('last'), turns: at('turns'), chirp: chirped, s: { ...numbers, ...last.shape } },
+      last.shared,
+    ),
+  );
+  if (kind === 'halves') {
+    const args = { made: at('scratch', bytes), ...wanted(sides), whole_roots: at('whole'), s: shape };
+    launches.push(launch(parted, { dtype }, strideGrid(count * (n / 2 + 1)), 256, args));
+  }
+  p.run({ launches, scratch: half ? 2 * bytes : bytes }, { ...sides, ...tables });
+}
+/** A length that any device takes at once but this one. */
+function partsNear(n: number): readonly [number, number] {
+  let a = Math.ceil(Math.sqrt(n));
+  while (n % a !== 0) a++;
+  return [a, n / a];
 }
 
 export const planFourier: FamilyPlan<RowOf<'fourier'>, DftParams> = (p, _row, inputs, outputs, params) => {
+  const dtype = inputs[0].dtype as Float;
   const { shape, size } = inputs[0].layout;
   const length = shape[shape.length - 1];
   if (size === 0) return outputs.forEach((out) => p.fill(out, 0));
   const [re, im] = inputs.map((v) => p.dense(v)) as (View | undefined)[];
   const [outRe, outIm] = outputs as (View | undefined)[];
+  const even = params.n % 2 === 0 && !isRough(params.n);
+  const kind = !even ? 'whole' : params.real ? 'halves_back' : im ? 'whole' : 'halves';
   // With real and imaginary parts exchanged on both sides, the forward transform is the other one.
-  const sides = params.inverse ? { re: im, im: re, outRe: outIm, outIm: outRe } : { re, im, outRe, outIm };
-  const there = { re: !!sides.re, im: !!sides.im, outRe: !!sides.outRe, outIm: !!sides.outIm };
-  p.run(fourierLaunches(inputs[0].dtype as Float, size / length, length, params, there, p.device), sides);
+  const exchanged = kind === 'whole' && params.inverse;
+  const sides = exchanged ? { re: im, im: re, outRe: outIm, outIm: outRe } : { re, im, outRe, outIm };
+  const count = size / length;
+  const source = { count, length, inner: count, outer_stride: 0, inner_stride: length };
+  if (!planHeld(p, dtype, kind, params, sides, source)) planLong(p, dtype, kind, params, sides, source);
 };

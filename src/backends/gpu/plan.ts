@@ -118,8 +118,13 @@ export interface Uploaded {
   /** What they are known by, where they are so many that comparing them takes time. */
   readonly name?: string;
 }
+/** Bytes that kernels read from device memory, made and uploaded once per name. */
+export interface Constants {
+  readonly constants: string;
+  readonly make: () => Uint8Array;
+}
 /** What a named buffer is; undefined is null. */
-export type Buffers = Readonly<Record<string, View | Uploaded | typeof FAULT | undefined>>;
+export type Buffers = Readonly<Record<string, View | Uploaded | Constants | typeof FAULT | undefined>>;
 
 /** An elementwise chain on operands of one shape; the kernel that serves their layouts is `chainLaunch`'s choice. */
 export interface ChainRun {
