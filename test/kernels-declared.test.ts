@@ -37,6 +37,8 @@ test('structs are as large, and stand where, the C++ compiler has them', {
     'Conv',
     'Drawing',
     'FewProduct',
+    'FourierShape',
+    'FourierSides',
     'Grid',
     'Grouped',
     'NewLatent',
