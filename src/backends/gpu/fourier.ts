@@ -209,13 +209,23 @@ function shapeOf(p: DftParams, kind: Kind, dtype: Float, sides: Sides, source: S
   };
 }
 
-/** Rows that a block holds, in one launch; false where it cannot. */
-function planHeld(p: Planner, dtype: Float, kind: Kind, params: DftParams, sides: Sides, source: Source): boolean {
+/** Elements of the transform that makes one of a row. */
+const lengthOf = (whole: number, kind: Kind): number =>
+  isRough(whole) ? chirpOf(whole) : kind === 'whole' ? whole : whole / 2;
+
+/** Rows that a block holds, in one launch. */
+function planHeld(
+  p: Planner,
+  dtype: Float,
+  kind: Kind,
+  params: DftParams,
+  sides: Sides,
+  source: Source,
+  held: NonNullable<ReturnType<typeof rowsHeld>>,
+): void {
   const { n: whole } = params;
   const rough = isRough(whole);
-  const n = rough ? chirpOf(whole) : kind === 'whole' ? whole : whole / 2;
-  const held = rowsHeld(n, source.count, dtype, p.device);
-  if (!held) return false;
+  const n = lengthOf(whole, kind);
   const large = held.threads > THREADS[dtype];
   const s = { ...shapeOf(params, kind, dtype, sides, source), ...held.shape, radices: wordOf(held.radices) };
   const args = { ...given(sides), ...wanted(sides), ...places('roots'), s };
@@ -232,7 +242,6 @@ function planHeld(p: Planner, dtype: Float, kind: Kind, params: DftParams, sides
     held.shared,
   );
   p.run({ launches: [launched], scratch: 0 }, { ...sides, ...tables });
-  return true;
 }
 
 /** Rows as long as two launches take, or three that convolve with a chirp. */
@@ -240,7 +249,7 @@ function planLong(p: Planner, dtype: Float, kind: Kind, params: DftParams, sides
   const { n: whole, scale, keep } = params;
   const { count } = source;
   const rough = isRough(whole);
-  const n = rough ? chirpOf(whole) : kind === 'whole' ? whole : whole / 2;
+  const n = lengthOf(whole, kind);
   const most = 2 ** Math.ceil(Math.log2(n) / 2);
   const [a, b] = rough ? [most, n / most] : (partsOfDft(n, dtype) as readonly [number, number]);
   const [head, tail] = b > 1 ? [a, b] : (partsNear(n) as readonly [number, number]);
@@ -265,11 +274,11 @@ function planLong(p: Planner, dtype: Float, kind: Kind, params: DftParams, sides
   } else if (kind === 'halves') {
     read = { re: at('re'), im: at('re', pairBytes(dtype) / 2) };
     const { length } = source;
-    Object.assign(parts, { row_stride: length, re_length: ceilDiv(length, 2), im_length: Math.floor(length / 2) });
+    Object.assign(parts, { row_stride: source.inner_stride, re_length: ceilDiv(length, 2), im_length: Math.floor(length / 2) });
   } else {
     read = given(sides);
     const { length } = source;
-    Object.assign(parts, { step: 1, row_stride: length, re_length: length, im_length: length });
+    Object.assign(parts, { step: 1, row_stride: source.inner_stride, re_length: length, im_length: length });
   }
   let write: Record<'out_re' | 'out_im', Pointer | 0>;
   if (kind === 'halves') {
@@ -335,19 +344,42 @@ function partsNear(n: number): readonly [number, number] {
   return [a, n / a];
 }
 
+/** Rows that so many strides, or fewer, tell the beginnings of stay where they are; others are copied. */
+function rowsOf(p: Planner, re: View, im: View | undefined, most: 1 | 2): { re: View; im: View | undefined; source: Source } {
+  const { shape, strides, size } = re.layout;
+  const length = shape[shape.length - 1];
+  const count = size / length;
+  const alike = !im || im.layout.strides.every((s, i) => s === strides[i]);
+  const outer: { size: number; stride: number }[] = [];
+  for (let d = 0; d < shape.length - 1; d++) {
+    const last = outer[outer.length - 1];
+    if (shape[d] === 1) continue;
+    if (last && last.stride === shape[d] * strides[d]) {
+      last.size *= shape[d];
+      last.stride = strides[d];
+    } else outer.push({ size: shape[d], stride: strides[d] });
+  }
+  if (!alike || outer.length > most || (length > 1 && strides[shape.length - 1] !== 1)) {
+    const source = { count, length, inner: count, outer_stride: 0, inner_stride: length };
+    return { re: p.dense(re), im: im && p.dense(im), source };
+  }
+  const [first, second] = outer.length === 2 ? outer : [{ size: 1, stride: 0 }, outer[0] ?? { size: 1, stride: length }];
+  return { re, im, source: { count, length, inner: second.size, outer_stride: first.stride, inner_stride: second.stride } };
+}
+
 export const planFourier: FamilyPlan<RowOf<'fourier'>, DftParams> = (p, _row, inputs, outputs, params) => {
   const dtype = inputs[0].dtype as Float;
   const { shape, size } = inputs[0].layout;
   const length = shape[shape.length - 1];
   if (size === 0) return outputs.forEach((out) => p.fill(out, 0));
-  const [re, im] = inputs.map((v) => p.dense(v)) as (View | undefined)[];
   const [outRe, outIm] = outputs as (View | undefined)[];
   const even = params.n % 2 === 0 && !isRough(params.n);
-  const kind = !even ? 'whole' : params.real ? 'halves_back' : im ? 'whole' : 'halves';
+  const kind = !even ? 'whole' : params.real ? 'halves_back' : inputs.length > 1 ? 'whole' : 'halves';
+  const held = rowsHeld(lengthOf(params.n, kind), size / length, dtype, p.device);
+  const { re, im, source } = rowsOf(p, inputs[0], inputs[1] as View | undefined, held ? 2 : 1);
   // With real and imaginary parts exchanged on both sides, the forward transform is the other one.
   const exchanged = kind === 'whole' && params.inverse;
   const sides = exchanged ? { re: im, im: re, outRe: outIm, outIm: outRe } : { re, im, outRe, outIm };
-  const count = size / length;
-  const source = { count, length, inner: count, outer_stride: 0, inner_stride: length };
-  if (!planHeld(p, dtype, kind, params, sides, source)) planLong(p, dtype, kind, params, sides, source);
+  if (held) planHeld(p, dtype, kind, params, sides, source, held);
+  else planLong(p, dtype, kind, params, sides, source);
 };
