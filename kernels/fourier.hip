@@ -143,6 +143,8 @@ struct FourierSides {
   u32 together, lanes;
   /** Turns by exponents of two parts: so many bits of them are fine. */
   u32 fine_bits;
+  /** What is given is half of a spectrum of `whole` elements, whose other half mirrors it. */
+  u32 half, whole;
 };
 /** e^(-2 pi i e / m) of an exponent below m. */
 template <class T> WICK_FN Complex<T> fourier_turn(const Complex<T>* turns, u32 bits, u32 e) {
@@ -171,7 +173,9 @@ WICK_FN void fourier_columns(const T* re, const T* im, T* out_re, T* out_im, con
     if constexpr (PASS == LAST) return from[e];
     else {
       const i64 at = row * s.row_stride + e * s.step;
-      const Complex<T> v = {re && e < s.re_length ? re[at] : (T)0, im && e < s.im_length ? im[at] : (T)0};
+      const T times = s.half && e && 2 * e != s.whole ? 2 : 1;
+      const Complex<T> v = {re && e < s.re_length ? times * re[at] : (T)0,
+                            im && e < s.im_length ? times * im[at] : (T)0};
       return PASS == SPREAD && e < s.re_length ? v * chirp[e] : v;
     }
   };

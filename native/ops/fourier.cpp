@@ -104,6 +104,8 @@ template <class T> struct Rows {
   T *outRe, *outIm;
   int64_t length, n, keep;
   T scale, sign;
+  // The elements are half of the row, of which the others are the mirror images.
+  bool half;
   std::vector<int64_t> radices;
   const Factor<T>* table;
 };
@@ -116,6 +118,9 @@ template <class T, int W> void some(const Rows<T>& r, int64_t first, int64_t cou
     for (int64_t j = 0; j < r.length; j++) from[j].re[w] = r.re[at + j];
     if (r.im)
       for (int64_t j = 0; j < r.length; j++) from[j].im[w] = r.im[at + j];
+    if (r.half)
+      for (int64_t j = 1; j < r.length; j++)
+        if (2 * j != r.n) from[j].re[w] *= 2, from[j].im[w] *= 2;
   }
   const Lane<T, W>* found = transform<T, W>(from, to, r.n, r.radices, r.table, r.sign);
   for (int64_t w = 0; w < count; w++) {
@@ -138,6 +143,7 @@ template <class T> void dftOf(const Call& c, const char* re, const char* im) {
                      keep,
                      (T)c.params[4],
                      (T)sign,
+                     c.params[5] != 0,
                      radicesOf(n),
                      factorsOf<T>(n, sign)};
   constexpr int WIDE = 64 / sizeof(T);
@@ -153,7 +159,7 @@ template <class T> void dftOf(const Call& c, const char* re, const char* im) {
   });
 }
 
-// Params: n, keep, inverse, real parts only, scale.
+// Params: n, keep, inverse, real parts only, scale, half of the elements given.
 Status dft(const Call& c, const void*) {
   if (c.in(0).size() == 0) {
     for (int i = c.inputs; i < c.operands; i++)

@@ -35,7 +35,11 @@ export interface DftParams extends Record<string, unknown> {
   readonly real: boolean;
   /** What results are multiplied by. */
   readonly scale: number;
+  /** Of real results: the elements are the first half of n, n/2 + 1 of them or fewer, and the others mirror them. */
+  readonly half: boolean;
 }
+/** How often an element counts: those that have a mirror image twice. */
+const timesOf = ({ n, half }: DftParams, j: number): number => (half && j > 0 && 2 * j !== n ? 2 : 1);
 /** The longest rows that any device transforms at once; the largest prime divisor that CPUs take one by one, and GPUs. */
 export const longestDft = (dtype: DType): number => (dtype === 'f64' ? 2048 : 4096);
 export const LARGEST_PRIME = 251;
@@ -75,7 +79,7 @@ export const isRough = (n: number): boolean => primesOf(n).some((p) => p > LARGE
 export const isOneDft = (n: number, dtype: DType): boolean =>
   isRough(n) ? chirpOf(n) <= LONGEST_CHIRP : partsOfDft(n, dtype) !== undefined;
 
-function inferDft(inputs: readonly Sig[], { n, keep, real }: DftParams): Sig[] {
+function inferDft(inputs: readonly Sig[], { n, keep, real, half }: DftParams): Sig[] {
   const [{ shape, dtype }, im] = inputs;
   if (shape.length === 0) throw new ShapeError('dft: takes rows, not []');
   if (im && !sameShape(im.shape, shape))
@@ -83,6 +87,8 @@ function inferDft(inputs: readonly Sig[], { n, keep, real }: DftParams): Sig[] {
   requireWhole('dft', 'n and keep', [n, keep], 1);
   const m = shape[shape.length - 1];
   if (m > n || keep > n) throw new ShapeError(`dft: ${m} elements and ${keep} results of a transform of ${n}`);
+  if (half && (!real || m > Math.floor(n / 2) + 1))
+    throw new ShapeError(`dft: half of ${n} is at most ${Math.floor(n / 2) + 1} elements, of real results, not ${m}`);
   if (!isOneDft(n, dtype))
     throw new ArgumentError(
       `dft: ${n} is not one of the lengths up to ${longestDft(dtype)}, or a product of two of them, with primes up to ` +
@@ -104,7 +110,9 @@ function referenceDft(inputs: readonly RefTensor[], outputs: readonly RefTensor[
       const [a, b]: number[][] = [[], []];
       for (let j = 0; j < m; j++) {
         const angle = (sign * 2 * Math.PI * ((j * k) % n)) / n;
-        const [x, y, c, s] = [re[row * m + j], im ? im[row * m + j] : 0, Math.cos(angle), Math.sin(angle)];
+        const times = timesOf(p, j);
+        const [x, y] = [times * re[row * m + j], im ? times * im[row * m + j] : 0];
+        const [c, s] = [Math.cos(angle), Math.sin(angle)];
         a.push(x * c, -y * s);
         b.push(x * s, y * c);
       }
@@ -115,7 +123,7 @@ function referenceDft(inputs: readonly RefTensor[], outputs: readonly RefTensor[
 
 const s = (...shape: number[]): InputSpec => ({ shape });
 const plain = (n: number, more: Partial<DftParams> = {}): DftParams => ({
-  ...{ n, keep: n, inverse: false, real: false, scale: 1 },
+  ...{ n, keep: n, inverse: false, real: false, scale: 1, half: false },
   ...more,
 });
 type Many<A extends readonly unknown[]> = Kernel<A, DftParams> & { readonly many: true };
@@ -126,7 +134,7 @@ export const fourierOps = rows({
     internal: true,
     serves: 'fft',
     family: 'fourier',
-    engineParams: ['n', 'keep', 'inverse', 'real', 'scale'],
+    engineParams: ['n', 'keep', 'inverse', 'real', 'scale', 'half'],
     formula: '[real, imaginary] of scale times the sum over j of (x + i im)[j] e^(-2 pi i j k / n) for k below keep',
     dtypes: ['f32', 'f64'],
     without: 'transforms of 16-bit floats are made in f32',
@@ -141,7 +149,13 @@ export const fourierOps = rows({
       const { n, inverse, scale } = params;
       const lead = re ?? (im as Tensor).zerosLike();
       const keep = inputs[0].shape[inputs[0].rank - 1];
-      return lead.dft(im, { n, keep, inverse: !inverse, real: inputs.length === 1, scale });
+      const found = lead.dft(im, { n, keep, inverse: !inverse, real: inputs.length === 1, scale, half: false });
+      if (!params.half) return found;
+      const times = lead.newTensor(
+        Array.from({ length: keep }, (_, j) => timesOf(params, j)),
+        { dtype: lead.dtype },
+      );
+      return found.map((t) => t.mul(times));
     },
     gradReads: [],
     args: (x: Tensor, im: Tensor | undefined, params: DftParams): Call<DftParams> => ({
@@ -157,6 +171,8 @@ export const fourierOps = rows({
       { inputs: [s(2, 20)], params: plain(22, { inverse: true }) },
       { inputs: [s(121)], params: plain(121, { keep: 61 }) },
       { inputs: [s(2, 480)], params: plain(480, { keep: 241 }) },
+      { inputs: [s(2, 4), s(2, 4)], params: plain(6, { inverse: true, real: true, half: true }) },
+      { inputs: [s(2, 3), s(2, 3)], params: plain(7, { inverse: true, real: true, half: true }) },
       { inputs: [s(2, 4000)], params: plain(4100, { keep: 20, scale: 0.5 }) },
     ],
     errors: (): readonly ErrorSample<DftParams>[] => [

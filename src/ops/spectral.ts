@@ -55,22 +55,27 @@ interface Wanted {
   readonly real: boolean;
   readonly scale: number;
 }
+/**
+ * Whether one op makes it: GPUs join several passes through their shared memory; for CPUs a long row is better cut into
+ * many short ones.
+ */
+const isOne = (t: Tensor, n: number): boolean =>
+  t.device.backend.gpu
+    ? isOneDft(n, t.dtype)
+    : n <= longestDft(t.dtype) && primesOf(n).every((p) => p <= LARGEST_PRIME);
 /** The transform of rows, continued by zeros to n; `re` alone where nothing else is wanted. */
 function dft(re: Tensor, im: Tensor | undefined, n: number, sign: number, wanted: Wanted): Pair {
-  // GPUs join two passes through their shared memory; for CPUs a long row is better cut into many short ones.
-  const most = longestDft(re.dtype);
-  const rough = primesOf(n).some((p) => p > LARGEST_PRIME);
-  if (re.device.backend.gpu ? isOneDft(n, re.dtype) : n <= most && !rough) {
-    const [a, b] = re.dft(im, { n, inverse: sign > 0, ...wanted });
+  if (isOne(re, n)) {
+    const [a, b] = re.dft(im, { n, inverse: sign > 0, half: false, ...wanted });
     return { re: a, im: b ?? a };
   }
   const finish = (t: Tensor): Tensor => {
     const kept = wanted.keep < n ? t.narrow(-1, 0, wanted.keep) : t;
     return wanted.scale === 1 ? kept : kept.affine(wanted.scale, 0);
   };
-  if (rough) return both(bluestein(re, im, n, sign), finish);
+  if (primesOf(n).some((p) => p > LARGEST_PRIME)) return both(bluestein(re, im, n, sign), finish);
   const whole = { re: fitted(re, n), im: im ? fitted(im, n) : fitted(re, n).zerosLike() };
-  return both(inTwo(whole, n, sign, most), finish);
+  return both(inTwo(whole, n, sign, longestDft(re.dtype)), finish);
 }
 const every = (n: number): Wanted => ({ keep: n, real: false, scale: 1 });
 
@@ -202,7 +207,13 @@ export const spectralOps = rows({
       if (formatShape(im.shape) !== formatShape(x.shape))
         throw new ShapeError(`irfft: the imaginary part ${formatShape(im.shape)} must be ${formatShape(x.shape)}`);
       const half = Math.floor(n / 2) + 1;
-      const [re, other] = [fitted(t, half), fitted(im.cast(t.dtype).movedim(dim, -1), half)];
+      const wanted = { keep: n, real: true, scale: scaleOf(norm, n, false) };
+      const given = im.cast(t.dtype).movedim(dim, -1);
+      if (isOne(t, n)) {
+        const [out] = cut(t, half).dft(cut(given, half), { n, inverse: true, half: true, ...wanted });
+        return finished(out, dim, x.dtype);
+      }
+      const [re, other] = [fitted(t, half), fitted(given, half)];
       // The other frequencies in descending order, without the first and, of an even length, the middle one. The
       // imaginary parts of those two count nowhere, as in PyTorch.
       const rest = n - half;
@@ -213,7 +224,6 @@ export const spectralOps = rows({
         { dtype: t.dtype },
       );
       const imag = other.mul(real);
-      const wanted = { keep: n, real: true, scale: scaleOf(norm, n, false) };
       const out = dft(whole(re, mirror(re)), whole(imag, mirror(imag).neg()), n, 1, wanted);
       return finished(out.re, dim, x.dtype);
     },

@@ -33,7 +33,7 @@ const SIDES = new Struct('FourierSides', {
   ...typed('i64', 're_length', 'im_length', 're_keep', 'im_keep'),
   scale: 'double',
   radices: 'i64',
-  ...typed('u32', 'n', 'side', 'together', 'lanes', 'fine_bits'),
+  ...typed('u32', 'n', 'side', 'together', 'lanes', 'fine_bits', 'half', 'whole'),
 });
 const C_TYPE = { f32: 'float', f64: 'double' } as const;
 /** Elements that a thread holds. */
@@ -205,7 +205,7 @@ function shapeOf(p: DftParams, kind: Kind, dtype: Float, sides: Sides, source: S
   return {
     ...{ rows: source.count, inner: source.inner, outer_stride: source.outer_stride },
     ...{ inner_stride: source.inner_stride, length: source.length, keep: p.keep, scale: p.scale, whole: p.n },
-    ...{ negative: Number(kind !== 'whole' && p.inverse), packed: Number(packed), half: 0 },
+    ...{ negative: Number(kind !== 'whole' && p.inverse), packed: Number(packed), half: Number(p.half) },
   };
 }
 
@@ -290,7 +290,8 @@ function planLong(p: Planner, dtype: Float, kind: Kind, params: DftParams, sides
     write = wanted(sides);
     Object.assign(parts, { out_step: 1, out_row_stride: keep, re_keep: keep, im_keep: keep });
   }
-  const numbers = { ...parts, rows: count, fine_bits: fineBits(n), scale: kind === 'halves' ? 1 : scale };
+  const doubled = { half: Number(kind === 'whole' && params.half), whole };
+  const numbers = { ...parts, ...doubled, rows: count, fine_bits: fineBits(n), scale: kind === 'halves' ? 1 : scale };
   const chirped = rough ? at('chirp') : 0;
   launches.push(
     launch(
