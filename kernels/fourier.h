@@ -3,6 +3,13 @@
 #pragma once
 #include "portable.h"
 
+/** A kernel of which so many blocks are to fit on a multiprocessor; AMD's have the registers for that. */
+#ifdef WICK_NVIDIA
+#define KERNEL_BESIDE(threads, blocks) extern "C" __global__ void __launch_bounds__(threads, blocks)
+#else
+#define KERNEL_BESIDE(threads, blocks) KERNEL(threads)
+#endif
+
 /** One access of both parts. */
 template <class T> struct alignas(2 * sizeof(T)) Complex { T re, im; };
 template <class T> WICK_FN Complex<T> operator+(Complex<T> a, Complex<T> b) { return {a.re + b.re, a.im + b.im}; }
@@ -125,21 +132,27 @@ template <int R, class T> WICK_FN void butterfly(Complex<T> (&v)[R]) {
 
 // ---- steps ----
 
-/** Where a row's elements lie in shared memory: a place is left free after every 2 ** pad of them, against conflicts. */
+/**
+ * Where a row's elements lie in shared memory: a place is left free after every 2 ** pad of them, against conflicts.
+ * Elements whose distance is a multiple of that, or that do not cross one, have places at equal distances.
+ */
 template <class T> struct FourierRow {
   Complex<T>* room;
   u32 pad;
-  WICK_MEMBER Complex<T>& operator[](u32 i) const { return room[i + (i >> pad)]; }
+  WICK_MEMBER Complex<T>* at(u32 i) const { return room + i + (i >> pad); }
+  WICK_MEMBER u32 apart(u32 distance) const { return distance + (distance >> pad); }
 };
 /** The same of neighbours side by side. */
 template <class T> struct FourierColumn {
   Complex<T>* room;
   u32 together;
-  WICK_MEMBER Complex<T>& operator[](u32 i) const { return room[i * together]; }
+  WICK_MEMBER Complex<T>* at(u32 i) const { return room + i * together; }
+  WICK_MEMBER u32 apart(u32 distance) const { return distance * together; }
 };
-/** A thread of those that transform n elements. */
+/** A thread of those that transform n elements; it may have none to do. */
 struct FourierThread {
   u32 lane, lanes, n;
+  bool active;
 };
 /** The same number, of which compilers know nothing: what follows from it is not worked out ahead, for every kind of step. */
 WICK_FN u32 as_if_new(u32 v) {
@@ -163,65 +176,72 @@ template <class T> struct FourierStep {
   /** Results go to `store` rather than to shared memory. */
   bool last;
 };
-/** E elements a thread at most. The first step takes them from `load`. */
-template <int R, int E, class T, class Held, class Load, class Store>
+/**
+ * E elements a thread at most, and all of them where EXACT, the length being a power of two. The first step takes them
+ * from `load`.
+ */
+template <int R, int E, bool EXACT, class T, class Held, class Load, class Store>
 WICK_FN void fourier_step(const FourierThread& t, const Held& held, const FourierStep<T>& s, const Load& load,
                           const Store& store) {
   constexpr int B = E / R;
-  if constexpr (B > 0) {
-    const u32 each = t.n / R, span = s.span, inverse = 0xffffffffu / span + 1;
-    Complex<T> v[B][R];
-    if (span == 1) {
-#pragma unroll
-      for (int b = 0; b < B; b++) {
-        const u32 j = t.lane + b * t.lanes;
-#pragma unroll
-        for (int q = 0; q < R; q++) v[b][q] = j < each ? load(j + q * each, s.again) : Complex<T>{(T)0, (T)0};
-      }
-    } else {
-#pragma unroll
-      for (int b = 0; b < B; b++) {
-        const u32 j = t.lane + b * t.lanes;
-#pragma unroll
-        for (int q = 0; q < R; q++) v[b][q] = j < each ? held[j + q * each] : Complex<T>{(T)0, (T)0};
-      }
-#pragma unroll
-      for (int b = 0; b < B; b++) {
-        const u32 j = t.lane + b * t.lanes, k = j - (u32)((u64)j * inverse >> 32) * span;
-        if (j >= each) continue;
-        Complex<T> w[R];
-#pragma unroll
-        for (int p = 0; p < bits_of(R); p++)
-          if ((1 << p) < R) w[1 << p] = s.roots[p * span + k];
-#pragma unroll
-        for (int q = 1; q < R; q++) {
-          if (q != highest_of(q)) w[q] = w[highest_of(q)] * w[q - highest_of(q)];
-          v[b][q] = v[b][q] * w[q];
-        }
-      }
-    }
-#pragma unroll
-    for (int b = 0; b < B; b++) butterfly<R>(v[b]);
-    if (!s.last && (span > 1 || s.again)) __syncthreads();  // everybody has read
+  const u32 each = t.n / R, span = s.span, inverse = EXACT ? 0 : 0xffffffffu / span + 1;
+  const auto on = [&](u32 j) { return EXACT ? t.active : j < each && t.active; };
+  const auto place = [&](u32 j) { return EXACT ? j & (span - 1) : j - (u32)((u64)j * inverse >> 32) * span; };
+  Complex<T> v[B][R];
+  if (span == 1) {
 #pragma unroll
     for (int b = 0; b < B; b++) {
-      const u32 j = t.lane + b * t.lanes, k = span > 1 ? j - (u32)((u64)j * inverse >> 32) * span : 0;
-      const u32 to = (j - k) * R + k;
-      if (j >= each) continue;
-      if (s.last) {
+      const u32 j = t.lane + b * t.lanes;
 #pragma unroll
-        for (int q = 0; q < R; q++) store(to + q * span, v[b][q]);
-      } else {
+      for (int q = 0; q < R; q++) v[b][q] = on(j) ? load(j + q * each, s.again) : Complex<T>{(T)0, (T)0};
+    }
+  } else {
+    const u32 apart = held.apart(each);
 #pragma unroll
-        for (int q = 0; q < R; q++) held[to + q * span] = v[b][q];
+    for (int b = 0; b < B; b++) {
+      const u32 j = t.lane + b * t.lanes;
+      const Complex<T>* const from = held.at(j);
+#pragma unroll
+      for (int q = 0; q < R; q++) v[b][q] = on(j) ? from[q * apart] : Complex<T>{(T)0, (T)0};
+    }
+#pragma unroll
+    for (int b = 0; b < B; b++) {
+      const u32 j = t.lane + b * t.lanes;
+      if (!on(j)) continue;
+      const Complex<T>* const roots = s.roots + place(j);
+      Complex<T> w[R];
+#pragma unroll
+      for (int p = 0; p < bits_of(R); p++)
+        if ((1 << p) < R) w[1 << p] = roots[p * span];
+#pragma unroll
+      for (int q = 1; q < R; q++) {
+        if (q != highest_of(q)) w[q] = w[highest_of(q)] * w[q - highest_of(q)];
+        v[b][q] = v[b][q] * w[q];
       }
     }
-    if (!s.last) __syncthreads();
   }
+#pragma unroll
+  for (int b = 0; b < B; b++) butterfly<R>(v[b]);
+  if (!s.last && (span > 1 || s.again)) __syncthreads();  // everybody has read
+  const u32 apart = span > 1 ? held.apart(span) : held.apart(1);
+#pragma unroll
+  for (int b = 0; b < B; b++) {
+    const u32 j = t.lane + b * t.lanes, k = span > 1 ? place(j) : 0, to = (j - k) * R + k;
+    if (!on(j)) continue;
+    if (s.last) {
+#pragma unroll
+      for (int q = 0; q < R; q++) store(to + q * span, v[b][q]);
+    } else {
+      Complex<T>* const into = held.at(to);
+#pragma unroll
+      for (int q = 0; q < R; q++) into[q * apart] = v[b][q];
+    }
+  }
+  if (!s.last) __syncthreads();
 }
 /**
  * The steps that stand in `radices`, a byte each, PASSES times. Results go to `store`, or stay in `held` where KEPT.
- * Powers of two need few kinds of steps.
+ * TWOS: lengths are powers of two from 16 on.
  */
 template <int E, bool TWOS, int PASSES, bool KEPT, class T, class Held, class Load, class Store>
 WICK_FN void fourier_steps(const FourierThread& t, const Held& held, u64 radices, const Complex<T>* roots,
@@ -232,16 +252,15 @@ WICK_FN void fourier_steps(const FourierThread& t, const Held& held, u64 radices
   while (left) {
     const u32 radix = (u32)(left & 255);
     left >>= 8;
-    const FourierThread now = {as_if_new(t.lane), as_if_new(t.lanes), as_if_new(t.n)};
+    const FourierThread now = {as_if_new(t.lane), as_if_new(t.lanes), as_if_new(t.n), t.active};
     s.last = !KEPT && left == 0 && (PASSES == 1 || s.again);
-#define WICK_STEP(R)                                             \
-  case R:                                                        \
-    fourier_step<R, E>(now, held, s, load, store);               \
-    if (s.span > 1) s.roots += bits_of(R) * s.span;              \
+#define WICK_STEP(R)                                     \
+  case R:                                                \
+    fourier_step<R, E, TWOS>(now, held, s, load, store); \
+    if (s.span > 1) s.roots += bits_of(R) * s.span;      \
     break;
     if constexpr (TWOS) {
       switch (radix) {
-        WICK_STEP(1)
         WICK_STEP(2)
         WICK_STEP(4)
         WICK_STEP(8)
@@ -249,6 +268,7 @@ WICK_FN void fourier_steps(const FourierThread& t, const Held& held, u64 radices
       }
     } else {
       switch (radix) {
+        WICK_STEP(1)
         WICK_STEP(2)
         WICK_STEP(3)
         WICK_STEP(4)

@@ -100,6 +100,15 @@ template <int KIND, class T> struct FourierWork {
     both(k, sum + turn);
     if (2 * k != s.n) both(s.n - k, mirrored(sum - turn));
   }
+  /** The same where all n + 1 frequencies are wanted. */
+  WICK_MEMBER void usual_part(u32 k, Complex<T> z, Complex<T> w) const {
+    const T half = (T)0.5 * (T)s.scale, sign = s.negative ? -half : half;
+    const Complex<T> sum = {z.re + w.re, z.im - w.im}, less = {z.im + w.im, w.re - z.re}, turn = less * whole_roots[k];
+    out_re[k] = (sum.re + turn.re) * half;
+    out_im[k] = (sum.im + turn.im) * sign;
+    out_re[s.n - k] = (sum.re - turn.re) * half;
+    out_im[s.n - k] = (turn.im - sum.im) * sign;
+  }
 };
 
 template <class T, int E, bool TWOS, int KIND, bool CHIRP>
@@ -110,11 +119,11 @@ WICK_FN void fourier_rows(const T* re, const T* im, T* out_re, T* out_im, const 
   const u32 here = threadIdx.x / s.lanes, lane = threadIdx.x - here * s.lanes;
   const i64 row = (i64)blockIdx.x * s.together + here;
   const bool active = here < s.together && row < s.rows;
-  const FourierThread t = {lane, s.lanes, active ? s.n : 0};
+  const FourierThread t = {lane, s.lanes, s.n, active};
   const FourierRow<T> held = {room + here * s.pitch, s.pad};
   const FourierWork<KIND, T> work(s, re, im, out_re, out_im, whole_roots, active ? row : 0);
   const auto load = [&](u32 j, bool again) -> Complex<T> {
-    if (CHIRP && again) return exchanged(held[j] * spectrum[j]);
+    if (CHIRP && again) return exchanged(*held.at(j) * spectrum[j]);
     const Complex<T> v = work.element(j);
     return CHIRP && j < s.whole ? v * chirp[j] : v;
   };
@@ -125,8 +134,13 @@ WICK_FN void fourier_rows(const T* re, const T* im, T* out_re, T* out_im, const 
   fourier_steps<E, TWOS, CHIRP ? 2 : 1, KIND == HALVES>(t, held, (u64)s.radices, roots, load, store);
   if constexpr (KIND == HALVES) {
     if (!active) return;
+    if (s.keep == s.n + 1 && out_re && out_im) {
 #pragma unroll 4
-    for (u32 k = lane; k <= s.n / 2; k += s.lanes) work.part(k, held[k], held[k ? s.n - k : 0]);
+      for (u32 k = lane; k <= s.n / 2; k += s.lanes) work.usual_part(k, *held.at(k), *held.at(k ? s.n - k : 0));
+    } else {
+      ROLLED
+      for (u32 k = lane; k <= s.n / 2; k += s.lanes) work.part(k, *held.at(k), *held.at(k ? s.n - k : 0));
+    }
   }
 }
 
@@ -163,7 +177,7 @@ WICK_FN void fourier_columns(const T* re, const T* im, T* out_re, T* out_im, con
   const i64 row = blockIdx.x / groups;
   const u32 begin = (blockIdx.x - (u32)row * groups) * s.together;
   const u32 lane = threadIdx.x / s.together, c = threadIdx.x - lane * s.together, column = begin + c;
-  const FourierThread t = {lane, s.lanes, column < s.side && lane < s.lanes ? s.n : 0};
+  const FourierThread t = {lane, s.lanes, s.n, column < s.side && lane < s.lanes};
   const FourierColumn<T> held = {room + c, s.together};
   const i64 whole = (i64)s.n * s.side;
   const Complex<T>* const from = (const Complex<T>*)re + row * whole;
@@ -212,11 +226,11 @@ WICK_FN void fourier_middle(Complex<T>* data, const Complex<T>* roots, const Com
   const i64 row = (i64)blockIdx.x * together + here;
   const bool active = here < together && row < rows;
   const u32 k = (u32)(row % a);
-  const FourierThread t = {lane, lanes, active ? n : 0};
+  const FourierThread t = {lane, lanes, n, active};
   const FourierRow<T> held = {room + here * pitch, pad};
   Complex<T>* const x = data + row * n;
   const Complex<T>* const times = spectrum + k * n;
-  const auto load = [&](u32 j, bool again) -> Complex<T> { return again ? exchanged(held[j] * times[j]) : x[j]; };
+  const auto load = [&](u32 j, bool again) -> Complex<T> { return again ? exchanged(*held.at(j) * times[j]) : x[j]; };
   const auto store = [&](u32 m, Complex<T> v) { x[m] = v * fourier_turn(turns, fine_bits, k * m); };
   fourier_steps<E, true, 2, false>(t, held, (u64)radices, roots, load, store);
 }

@@ -31,7 +31,8 @@ function declared(text: string): string[] | undefined {
   let t = text.trim();
   for (let m = /^template\s*</.exec(t); m; m = /^template\s*</.exec(t))
     t = t.slice(closingAngle(t, m[0].length - 1)).trim();
-  const type = /^(?:struct|class|union)\s+(?:alignas\((?:[^()]|\([^()]*\))*\)\s*)?(\w+)/.exec(t) ?? /^using\s+(\w+)\s*=/.exec(t);
+  const type =
+    /^(?:struct|class|union)\s+(?:alignas\((?:[^()]|\([^()]*\))*\)\s*)?(\w+)/.exec(t) ?? /^using\s+(\w+)\s*=/.exec(t);
   if (type) return [type[1]];
   if (t.startsWith('typedef'))
     return /(\w+)\s*;\s*$/.exec(t.replace(/__attribute__\s*\(\(.*?\)\)\s*(?=;|\w)/g, ''))?.slice(1);

@@ -74,10 +74,24 @@ export function partsOfDft(n: number, dtype: DType): readonly [a: number, b: num
 }
 /** Length of the convolution that makes a transform of a length with a large prime. */
 export const chirpOf = (n: number): number => 2 ** Math.ceil(Math.log2(2 * n - 1));
-export const isRough = (n: number): boolean => primesOf(n).some((p) => p > LARGEST_RADIX_PRIME);
+/** What was found out about a length, as lengths come again: of so many at most. */
+function remembered<A extends readonly [n: number, dtype?: DType], R>(found: (...args: A) => R): (...args: A) => R {
+  const known = new Map<unknown, R>();
+  return (...args) => {
+    const key = args[1] === undefined ? args[0] : `${args[0]} ${args[1]}`;
+    let result = known.get(key);
+    if (result === undefined) {
+      if (known.size >= 1024) known.clear();
+      known.set(key, (result = found(...args)));
+    }
+    return result;
+  };
+}
+export const isRough = remembered((n: number): boolean => primesOf(n).some((p) => p > LARGEST_RADIX_PRIME));
 /** Whether one op makes a transform of n elements. */
-export const isOneDft = (n: number, dtype: DType): boolean =>
-  isRough(n) ? chirpOf(n) <= LONGEST_CHIRP : partsOfDft(n, dtype) !== undefined;
+export const isOneDft = remembered((n: number, dtype: DType): boolean =>
+  isRough(n) ? chirpOf(n) <= LONGEST_CHIRP : partsOfDft(n, dtype) !== undefined,
+);
 
 function inferDft(inputs: readonly Sig[], { n, keep, real, half }: DftParams): Sig[] {
   const [{ shape, dtype }, im] = inputs;

@@ -54,6 +54,7 @@ const rows = FOURIER.declare({
     `fourier_rows_${kind}${steps === 'any' ? '_any' : ''}${chirp ? '_chirp' : ''}${large ? '_large' : ''}_${dtype}`,
   body: ({ kind, steps, chirp, large, dtype }) => ({
     threads: large ? LARGE : THREADS[dtype],
+    ...(dtype === 'f32' && !large && { beside: 2 }),
     params: {
       ...typed(`const ${C_TYPE[dtype]}*`, 're', 'im'),
       ...typed(`${C_TYPE[dtype]}*`, 'out_re', 'out_im'),
@@ -72,6 +73,7 @@ const columns = FOURIER.declare({
   symbol: ({ pass, steps, dtype }) => `fourier_columns_${pass}${steps === 'any' ? '_any' : ''}_${dtype}`,
   body: ({ pass, steps, dtype }) => ({
     threads: THREADS[dtype],
+    ...(dtype === 'f32' && { beside: 2 }),
     params: {
       ...typed(`const ${C_TYPE[dtype]}*`, 're', 'im'),
       ...typed(`${C_TYPE[dtype]}*`, 'out_re', 'out_im'),
@@ -83,6 +85,7 @@ const columns = FOURIER.declare({
 });
 const middle = FOURIER.forTypes(FLOATS, 'fourier_middle', (T, dtype) => ({
   threads: THREADS[dtype as Float],
+  ...(dtype === 'f32' && { beside: 2 }),
   params: {
     data: `Complex<${T}>*`,
     ...typed(`const Complex<${T}>*`, 'roots', 'turns', 'spectrum'),
@@ -115,7 +118,7 @@ const parted = FOURIER.forTypes(FLOATS, 'fourier_parted', (T) => ({
 // ---- steps ----
 
 const RADICES = { twos: [16, 8, 4, 2], any: [16, 15, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2] } as const;
-const stepsOf = (n: number): 'twos' | 'any' => ((n & (n - 1)) === 0 ? 'twos' : 'any');
+const stepsOf = (n: number): 'twos' | 'any' => (n >= HELD && (n & (n - 1)) === 0 ? 'twos' : 'any');
 const lanesOf = (n: number, radices: readonly number[]): number =>
   Math.max(...radices.map((r) => ceilDiv(n / r, Math.floor(HELD / r))));
 
@@ -132,7 +135,11 @@ export function stepsFor(n: number): Steps {
   const search = (left: number, most: number, radices: readonly number[]): void => {
     if (left === 1) {
       const lanes = lanesOf(n, radices);
-      if (!best || radices.length < best.radices.length || (radices.length === best.radices.length && lanes < best.lanes))
+      if (
+        !best ||
+        radices.length < best.radices.length ||
+        (radices.length === best.radices.length && lanes < best.lanes)
+      )
         best = { radices, lanes };
       return;
     }
@@ -141,13 +148,19 @@ export function stepsFor(n: number): Steps {
   };
   if (n === 1) best = { radices: [1], lanes: 1 };
   else search(n, HELD, []);
-  known.set(n, best!);
-  return best!;
+  // An odd radix first: its results then lie in different banks without free places.
+  const { radices, lanes } = best!;
+  best = { radices: [...radices.filter((r) => r % 2 === 1), ...radices.filter((r) => r % 2 === 0)], lanes };
+  known.set(n, best);
+  return best;
 }
 /** A byte each, first to last. */
 const wordOf = (radices: readonly number[]): number => radices.reduceRight((word, r) => word * 256 + r, 0);
 
-/** One place is left free after every 2 ** PAD elements of a row, where there is room. */
+/**
+ * One place is left free after every 2 ** PAD elements of a row, where there is room and all distances are multiples
+ * of that: of powers of two, whose first step is of 16 elements.
+ */
 const [PAD, NO_PAD] = [4, 31];
 /** Bytes of shared memory that leave room for a block beside. */
 const ROOM = 65536;
@@ -162,8 +175,8 @@ function rowsHeld(n: number, count: number, dtype: Float, device: DeviceInfo) {
   const padded = (n + Math.floor(n / 2 ** PAD)) | 1;
   const together = clamp(Math.floor(FULL / lanes), 1, Math.max(1, ceilDiv(count, device.multiprocessors)));
   const room = Math.min(device.sharedPerBlockOptin, together > 1 ? ROOM : Infinity);
-  const fits = together * padded * pair <= room;
-  const [pad, pitch] = fits ? [PAD, padded] : [NO_PAD, n];
+  const fits = stepsOf(n) === 'twos' && n >= HELD * HELD && together * padded * pair <= room;
+  const [pad, pitch] = fits ? [PAD, padded] : [NO_PAD, together > 1 && (n | 1) * together * pair <= room ? n | 1 : n];
   const threads = threadsOf(lanes * together);
   if (together * pitch * pair > room || threads > (dtype === 'f32' ? LARGE : THREADS.f64)) return undefined;
   const shape = { n, together, lanes, pad, pitch };
@@ -176,7 +189,13 @@ function sidesHeld(n: number, side: number, dtype: Float) {
   let together = 16;
   while (together > 1 && (together * n * pair > ROOM || together * lanes > THREADS[dtype])) together /= 2;
   const shape = { n, side, together, lanes, radices: wordOf(radices) };
-  return { radices, shape, threads: threadsOf(together * lanes), shared: together * n * pair, groups: ceilDiv(side, together) };
+  return {
+    radices,
+    shape,
+    threads: threadsOf(together * lanes),
+    shared: together * n * pair,
+    groups: ceilDiv(side, together),
+  };
 }
 
 // ---- plans ----
@@ -264,17 +283,41 @@ function planLong(p: Planner, dtype: Float, kind: Kind, params: DftParams, sides
   const launches: Launch[] = [];
   const half = kind !== 'whole';
   if (half) tables.whole = powers(dtype, whole, n);
-  const shape = { ...shapeOf(params, kind, dtype, sides, source), n, together: 1, lanes: 1, pad: 0, pitch: 0, radices: 0 };
+  const shape = {
+    ...shapeOf(params, kind, dtype, sides, source),
+    n,
+    together: 1,
+    lanes: 1,
+    pad: 0,
+    pitch: 0,
+    radices: 0,
+  };
   // What the first launch reads, and the last one writes: parts of rows, or complex numbers in scratch memory.
-  const parts = { step: 2, out_step: 2, row_stride: 2 * n, out_row_stride: 2 * n, re_length: n, im_length: n, re_keep: n, im_keep: n };
-  let read: Record<'re' | 'im', Pointer | 0> = { re: at('scratch', bytes), im: at('scratch', bytes + pairBytes(dtype) / 2) };
+  const parts = {
+    step: 2,
+    out_step: 2,
+    row_stride: 2 * n,
+    out_row_stride: 2 * n,
+    re_length: n,
+    im_length: n,
+    re_keep: n,
+    im_keep: n,
+  };
+  let read: Record<'re' | 'im', Pointer | 0> = {
+    re: at('scratch', bytes),
+    im: at('scratch', bytes + pairBytes(dtype) / 2),
+  };
   if (kind === 'halves_back') {
     const args = { ...given(sides), made: at('scratch', bytes), whole_roots: at('whole'), s: shape };
     launches.push(launch(symmetric, { dtype }, strideGrid(count * n), 256, args));
   } else if (kind === 'halves') {
     read = { re: at('re'), im: at('re', pairBytes(dtype) / 2) };
     const { length } = source;
-    Object.assign(parts, { row_stride: source.inner_stride, re_length: ceilDiv(length, 2), im_length: Math.floor(length / 2) });
+    Object.assign(parts, {
+      row_stride: source.inner_stride,
+      re_length: ceilDiv(length, 2),
+      im_length: Math.floor(length / 2),
+    });
   } else {
     read = given(sides);
     const { length } = source;
@@ -299,7 +342,14 @@ function planLong(p: Planner, dtype: Float, kind: Kind, params: DftParams, sides
       { pass: rough ? 'spread' : 'first', steps: stepsOf(head), dtype },
       count * first.groups,
       first.threads,
-      { ...read, out_re: at('scratch'), out_im: 0, ...places('roots', 'turns'), chirp: chirped, s: { ...numbers, ...first.shape } },
+      {
+        ...read,
+        out_re: at('scratch'),
+        out_im: 0,
+        ...places('roots', 'turns'),
+        chirp: chirped,
+        s: { ...numbers, ...first.shape },
+      },
       first.shared,
     ),
   );
@@ -328,7 +378,15 @@ function planLong(p: Planner, dtype: Float, kind: Kind, params: DftParams, sides
       { pass: 'last', steps: stepsOf(last.shape.n), dtype },
       count * last.groups,
       last.threads,
-      { re: at('scratch'), im: 0, ...write, roots: at('last'), turns: at('turns'), chirp: chirped, s: { ...numbers, ...last.shape } },
+      {
+        re: at('scratch'),
+        im: 0,
+        ...write,
+        roots: at('last'),
+        turns: at('turns'),
+        chirp: chirped,
+        s: { ...numbers, ...last.shape },
+      },
       last.shared,
     ),
   );
@@ -346,7 +404,12 @@ function partsNear(n: number): readonly [number, number] {
 }
 
 /** Rows that so many strides, or fewer, tell the beginnings of stay where they are; others are copied. */
-function rowsOf(p: Planner, re: View, im: View | undefined, most: 1 | 2): { re: View; im: View | undefined; source: Source } {
+function rowsOf(
+  p: Planner,
+  re: View,
+  im: View | undefined,
+  most: 1 | 2,
+): { re: View; im: View | undefined; source: Source } {
   const { shape, strides, size } = re.layout;
   const length = shape[shape.length - 1];
   const count = size / length;
@@ -364,8 +427,13 @@ function rowsOf(p: Planner, re: View, im: View | undefined, most: 1 | 2): { re: 
     const source = { count, length, inner: count, outer_stride: 0, inner_stride: length };
     return { re: p.dense(re), im: im && p.dense(im), source };
   }
-  const [first, second] = outer.length === 2 ? outer : [{ size: 1, stride: 0 }, outer[0] ?? { size: 1, stride: length }];
-  return { re, im, source: { count, length, inner: second.size, outer_stride: first.stride, inner_stride: second.stride } };
+  const [first, second] =
+    outer.length === 2 ? outer : [{ size: 1, stride: 0 }, outer[0] ?? { size: 1, stride: length }];
+  return {
+    re,
+    im,
+    source: { count, length, inner: second.size, outer_stride: first.stride, inner_stride: second.stride },
+  };
 }
 
 export const planFourier: FamilyPlan<RowOf<'fourier'>, DftParams> = (p, _row, inputs, outputs, params) => {
