@@ -6,8 +6,30 @@ import { stepsFor } from '../src/backends/gpu/fourier.js';
 import { isRough, longestDft } from '../src/ops/fourier.js';
 import { testDevices } from '../src/testing/devices.js';
 
-/** Twos, other primes, primes that kernels take one by one, too large ones, and what is more than a block holds. */
-const LENGTHS = [1, 2, 8, 210, 1000, 243, 512, 1024, 121 * 8, 251, 4096, 257, 4 * 263, 4099, 8192, 6000, 15000, 16384];
+/** Twos, other primes, primes that take a convolution, and what is more than a block holds, of any of these. */
+const LENGTHS = [
+  1,
+  2,
+  8,
+  210,
+  1000,
+  243,
+  512,
+  1024,
+  121 * 8,
+  251,
+  4096,
+  257,
+  4 * 263,
+  4099,
+  8192,
+  6000,
+  15000,
+  16384,
+  11025,
+  16381,
+  18000,
+];
 
 /** Frequencies `at` of x + i im, each a sum of its own. */
 function sums(x: Float64Array, im: Float64Array, at: readonly number[]): number[][] {
@@ -69,6 +91,36 @@ for (const { name, device, missing } of testDevices('cpu,sim:32'))
       for (let i = 0; i < 3; i++) {
         const [[re], [wide]] = [x.rfft(), x.cast('f64').rfft()];
         assert.ok(re.cast('f64').sub(wide).abs().max().item() < 1e-6);
+      }
+    }),
+  );
+
+for (const { name, device, missing } of testDevices('cpu,sim:32'))
+  test(`rows that overlap, repeat or lie apart have the transforms of their copies on ${name}`, { skip: missing }, () =>
+    scope(() => {
+      const x = randn([3, 700], { seed: 1, device: device as Device });
+      const rows: Readonly<Record<string, Tensor>> = {
+        'overlapping frames': x.unfold(-1, 100, 30),
+        'frames that begin at odd places': x.narrow(1, 1, 699).unfold(-1, 100, 33),
+        'frames of an odd length': x.unfold(-1, 75, 30),
+        'a row repeated': x.narrow(0, 1, 1).broadcastTo([4, 700]),
+        'every second row': x.reshape([6, 350]).narrow(0, 1, 5).unfold(0, 1, 2).squeeze(-1),
+        columns: x.t(),
+        'more than two strides': x.reshape([2, 3, 5, 70]).transpose(0, 1),
+      };
+      for (const [what, view] of Object.entries(rows)) {
+        const copy = view.contiguous();
+        for (const kind of ['rfft', 'fft'] as const)
+          assert.deepEqual(
+            view[kind]().map((t) => t.flatten().toArray()),
+            copy[kind]().map((t) => t.flatten().toArray()),
+            `${kind} of ${what}`,
+          );
+        assert.deepEqual(
+          view.fft(view.neg()).map((t) => t.flatten().toArray()),
+          copy.fft(copy.neg()).map((t) => t.flatten().toArray()),
+          `fft of ${what}, complex`,
+        );
       }
     }),
   );
