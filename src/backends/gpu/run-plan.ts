@@ -29,7 +29,6 @@ import {
   Slot,
   type Step,
   Temporary,
-  type Uploaded,
   valuesOf,
 } from './plan.js';
 
@@ -109,12 +108,8 @@ function pack(gpu: GpuContext, l: Launch, { buffers, scratch }: Launches & { rea
     if (buffer === 'scratch' && scratch > 0) pointers.push({ at: p.offset, of: SCRATCH, offset });
     const b = buffers[buffer];
     if (b === undefined) return offset;
-<<<<<<< HEAD
-    return 'upload' in b ? uploaded(gpu, b) + offset : point(p.offset, b, offset, p);
-=======
-    if ('upload' in b) return uploaded(gpu, b.upload.join(), () => words(b.upload)) + offset;
+    if ('upload' in b) return uploaded(gpu, b.name ?? b.upload.join(), () => words(b.upload)) + offset;
     return 'constants' in b ? uploaded(gpu, b.constants, b.make) + offset : point(p.offset, b, offset, p);
->>>>>>> 4f5ff21e (perf(gpu): Fourier transforms in registers and shared memory, half of a real row's, chirps in the same kernels)
   });
   return { fn, launch: l, bytes: packEntry(gpu.args, entry, values).bytes(), pointers, written, ahead };
 }
@@ -326,18 +321,10 @@ function filled(gpu: GpuContext, view: View, value: number): Plan {
 }
 
 const infos = new WeakMap<GpuContext, Map<string, GpuMemory>>();
-<<<<<<< HEAD
-/** Numbers in device memory, 64 bits each: uploaded once per content, so that no launch uploads anything. */
-function uploaded(gpu: GpuContext, { upload: values, name }: Uploaded): Address {
-  let known = infos.get(gpu);
-  if (!known) infos.set(gpu, (known = new Map()));
-  const key = name ?? values.join();
-=======
 /** Bytes in device memory: uploaded once per content, which the key tells, so that no launch uploads anything. */
 function uploaded(gpu: GpuContext, key: string, make: () => Uint8Array): Address {
   let known = infos.get(gpu);
   if (!known) infos.set(gpu, (known = new Map()));
->>>>>>> 4f5ff21e (perf(gpu): Fourier transforms in registers and shared memory, half of a real row's, chirps in the same kernels)
   let memory = known.get(key);
   if (!memory) {
     const data = make();
