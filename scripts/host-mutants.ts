@@ -116,10 +116,14 @@ const GUARDS: Readonly<Partial<Record<Area, Readonly<Record<string, Guard>>>>> =
     'src/backends/gpu/row-shapes': asked('softmax,layerNorm,sum', 'softmax'),
     'src/backends/gpu/reduce': asked('sum,max,min,argmax,prod,mean', 'reduce'),
     'src/backends/gpu/indexing': [
-      ...asked('gather,scatter,index,storeRows', 'indexing'),
-      ...tests('scatter-long', 'trust-indices'),
+      ...asked('gather,index,storeRows', 'indexing'),
+      ...tests('gather-long', 'trust-indices'),
     ],
-    'src/backends/gpu/sort': [...asked('sort,argsort,argTop,topk', 'sort'), ...tests('tiles')],
+    'src/backends/gpu/scatter': [...asked('scatter,indexAdd', 'scatter'), ...tests('scatter-long', 'trust-indices')],
+    'src/backends/gpu/extremes': [...asked('scatterExtreme', 'extremes'), ...tests('scatter-long')],
+    'src/backends/gpu/sort': [...asked('sort,argsort', 'sort'), ...tests('tiles')],
+    'src/backends/gpu/radix': [...asked('sort,argsort', 'radix'), ...tests('tiles')],
+    'src/backends/gpu/choose': [...asked('argTop,argRank,topk', 'choose'), ...tests('tiles')],
     ...Object.fromEntries(
       Object.entries({ pick: 'flag', count: 'count', search: 'searchsorted', distance: 'rowDistances' }).map(
         ([f, cases]) => [`src/backends/gpu/${f}`, [launches(cases), part(cases), ...tests('tiles'), matrix(cases)]],

@@ -91,10 +91,15 @@ const GUARDS: Readonly<Record<string, Guard>> = {
   'gemm.hip': { ops: ['bmm', 'matmul', 'matmulExperts'], tests: ['kernels-structured'] },
   'grouped.h': { ops: ['matmulExperts'] },
   'indexing.hip': {
-    ops: ['gather', 'indexSelect', 'indexAdd', 'scatter', 'scatterAdd', 'sliceScatter'],
+    ops: ['gather', 'indexSelect'],
+    tests: ['kernels-structured', 'kernels-structured-golden', 'gather-long'],
+  },
+  'scatter.hip': {
+    ops: ['indexAdd', 'scatter', 'scatterAdd', 'sliceScatter'],
     tests: ['kernels-structured', 'kernels-structured-golden', 'scatter-long'],
   },
   'grid.hip': { ops: ['gridSampled', 'gridSampledInput', 'gridSampledMoved'], tests: ['resampled'] },
+  'extremes.hip': { ops: ['scatterExtreme'], tests: ['scatter-long'] },
   'indexing.h': {
     ops: ['gather', 'indexAdd', 'scatterAdd'],
     tests: ['kernels-structured', 'kernels-structured-golden'],
@@ -149,14 +154,13 @@ const GUARDS: Readonly<Record<string, Guard>> = {
   'search.hip': { ops: ['searchsorted'], tests: ['tiles: sorted'] },
   'sort.hip': {
     ops: ['argsort', 'argTop', 'topk'],
-    tests: [
-      'kernels-long',
-      'kernels-structured',
-      'kernels-structured-golden',
-      'tiles: (larg|small)est',
-      'tiles: chosen',
-      'tiles: keys',
-    ],
+    tests: ['kernels-long', 'kernels-structured', 'kernels-structured-golden'],
+  },
+  'radix.h': { ops: ['argsort'], tests: ['kernels-structured'] },
+  'radix.hip': { ops: ['argsort', 'unique'], tests: ['kernels-structured', 'tiles: keys'] },
+  'choose.hip': {
+    ops: ['argTop', 'argRank', 'topk'],
+    tests: ['kernels-structured', 'tiles: (larg|small)est', 'tiles: chosen'],
   },
   'stream.h': { ops: ['sum', 'softmax', 'layerNorm', 'rmsNorm'], tests: ['kernels-structured'] },
   'candle/ternary.hip': { tests: ['kernels-golden'] },

@@ -48,6 +48,7 @@ test('structs are as large, and stand where, the C++ compiler has them', {
     'PlaneNorm',
     'Pool',
     'Product',
+    'RowSteps',
     'Sampling',
   ]);
 });

@@ -63,4 +63,63 @@ for (const { name, device: found, missing } of testDevices('cpu,sim:32,sim:64'))
         else assert.ok(got.sub(want).abs().div(want.abs().affine(1, 1)).max().item() < 2 ** -20);
       });
   }
+  // A thread an index, and lanes whose places blocks hold, all of them or a part.
+  for (const [lanes, count, places, dim] of [
+    [3, 300, 40, 1],
+    [70, 300, 40, 1],
+    [65, 260, 4999, 0],
+    [3, 40, 9001, 0],
+  ] as const) {
+    const lay = (n: number): number[] => (dim === 1 ? [lanes, n] : [n, lanes]);
+    const ids = tensor(
+      Array.from({ length: lanes * count }, (_, i) => (i === 150 ? 2 ** 31 - 1 : ((i * 7919) % 10007) % places)),
+      { dtype: 'i32', device: home },
+    ).reshape(lay(count));
+    for (const dtype of DTYPES)
+      run(`the largest and smallest of ${count} ${dtype} at each of ${places} places of ${lanes} lanes`, (d) => {
+        const values = (n: number, seed: number): Tensor => {
+          const v = randn(lay(n), { device: home, seed }).affine(3, 0);
+          return (dtype === 'u8' ? v.abs() : v).cast(dtype);
+        };
+        const [x, src] = [values(places, 1), values(count, 2)];
+        for (const reduce of ['amax', 'amin'] as const)
+          for (const includeSelf of [true, false])
+            assert.deepEqual(
+              put(x, d).scatterReduce(dim, put(ids, d), put(src, d), reduce, { includeSelf }).bytesSync(),
+              x.scatterReduce(dim, ids, src, reduce, { includeSelf }).bytesSync(),
+              `${reduce}${includeSelf ? '' : ' without x'}`,
+            );
+      });
+  }
+  run('NaN is the largest and the smallest wherever it comes, 0 is above -0, integers reach their ends', (d) => {
+    for (const lanes of [1, 64]) {
+      const rows = (list: readonly number[], dtype: DType, n: number): Tensor =>
+        tensor(
+          Array.from({ length: lanes }, () => Array.from({ length: n }, (_, i) => list[i % list.length])),
+          {
+            dtype,
+            device: d,
+          },
+        );
+      const ids = rows([0, 1, 2, 3], 'i64', 300);
+      const src = rows([1, -0, 5, NaN], 'f32', 300);
+      const x = rows([NaN, 0, -Infinity, 2, 7], 'f32', 5);
+      const first = (t: Tensor): unknown =>
+        t
+          .narrow(0, lanes - 1, 1)
+          .flatten()
+          .toArray();
+      assert.deepEqual(first(x.scatterReduce(1, ids, src, 'amax')), [NaN, 0, 5, NaN, 7]);
+      assert.deepEqual(first(x.scatterReduce(1, ids, src, 'amin')), [NaN, -0, -Infinity, NaN, 7]);
+      assert.deepEqual(first(x.scatterReduce(1, ids, src, 'amin', { includeSelf: false })), [1, -0, 5, NaN, 7]);
+      const ends = rows([-(2 ** 31), 2 ** 31 - 1], 'i32', 300);
+      const [none, place] = [rows([5, 6, 9], 'i32', 3), rows([0, 1], 'i64', 300)];
+      for (const reduce of ['amax', 'amin'] as const)
+        assert.deepEqual(first(none.scatterReduce(1, place, ends, reduce, { includeSelf: false })), [
+          -(2 ** 31),
+          2 ** 31 - 1,
+          9,
+        ]);
+    }
+  });
 }

@@ -1,11 +1,13 @@
 // Cases of rope, scans, sorting and indices against plain loops.
 import { DTYPE, type DType, isFloat, type Value, sumDType } from '../src/base/dtype.js';
-import { gatherLaunch, indexAddLaunch, scatterLaunch, selectRowsLaunch } from '../src/backends/gpu/indexing.js';
+import { firstLaunch } from '../src/backends/gpu/choose.js';
+import { gatherLaunch, selectRowsLaunch } from '../src/backends/gpu/indexing.js';
 import { at } from '../src/backends/gpu/plan.js';
 import { ropeLaunch } from '../src/backends/gpu/rope.js';
+import { indexAddLaunch, scatterLaunch } from '../src/backends/gpu/scatter.js';
 import { runningLaunch } from '../src/backends/gpu/running.js';
 import { scanLaunch } from '../src/backends/gpu/scan.js';
-import { firstLaunch, sortLaunch } from '../src/backends/gpu/sort.js';
+import { sortLaunch } from '../src/backends/gpu/sort.js';
 import type { RowOf } from '../src/ops/op.js';
 import { runningOps } from '../src/ops/running.js';
 import { type Data, cases, random, rounded, make, floats, num, same, range, rowsOf } from './structured-data.js';
@@ -148,6 +150,14 @@ for (const [dtype, rows, cols, keep] of [
   ['i32', 2, 130, 130],
   ['i16', 2, 64, 64],
   ['f8e4m3', 3, 40, 40],
+  ['f32', 3, 1500, 1500],
+  ['f32', 2, 4095, 4095],
+  ['bf16', 2, 3000, 20],
+  ['u8', 1, 4096, 4096],
+  ['i64', 2, 3001, 3001],
+  ['f64', 1, 9001, 9001],
+  ['i32', 3, 20001, 20001],
+  ['f16', 1, 40000, 40000],
 ] as const) {
   for (const descending of [false, true]) {
     const src = isFloat(dtype)
@@ -158,8 +168,8 @@ for (const [dtype, rows, cols, keep] of [
     const sorted = rowsOf(num(src), cols).map((r) => order(r, descending).slice(0, keep));
     cases.push({
       name: `sort ${dtype} [${rows}, ${cols}] keep ${keep}${descending ? ' descending' : ''}`,
-      plan: () =>
-        sortLaunch(dtype, rows, cols, keep, descending, {
+      plan: (t) =>
+        sortLaunch(dtype, rows, cols, keep, descending, t, {
           src: at('src'),
           indices: at('indices'),
           values: at('values'),
@@ -177,6 +187,11 @@ for (const [dtype, rows, cols, keep] of [
 // The first few of long rows, with keys that tie at the last place.
 for (const [dtype, rows, cols, keep] of [
   ['f32', 2, 9000, 3],
+  ['f32', 3, 4096, 50],
+  ['f32', 2, 4093, 7],
+  ['bf16', 2, 2500, 256],
+  ['i64', 2, 3000, 40],
+  ['u8', 2, 1000, 200],
   ['f16', 1, 9000, 2000],
   ['u8', 3, 8200, 1],
   ['i64', 2, 5000, 1000],
@@ -272,16 +287,10 @@ cases.push({
     cases.push({
       name: `scatter${add ? 'Add' : ''} with strided indices of another shape`,
       inputs: { ids, src: from, dst: x, info: { dtype: 'i64', values: [2n, 3n, 1n, 1n] }, ...noFault },
-      plan: () =>
-        scatterLaunch(add, 'u32', 'f32', {
-          rank: 1,
-          lanes: 2,
-          count: 3,
-          idsStep: 1,
-          srcStep: 2,
-          dstDim: 4,
-          dstStep: 5,
-        }),
+      plan: (t) => {
+        const shape = { rank: 1, lanes: 2, count: 3, idsStep: 1, srcStep: 2, dstDim: 4, dstStep: 5 };
+        return scatterLaunch(add, 'u32', 'f32', shape, t);
+      },
       outputs: { dst: { dtype: 'f32', values: to } },
     });
   }
@@ -310,22 +319,18 @@ for (const [ids, dtype, lanes, count, size, add] of [
   cases.push({
     name: `scatter${add ? 'Add' : ''} of ${lanes} long lanes ${ids} ${dtype}`,
     inputs: { ids: index, src, dst: x, info: { dtype: 'i64', values: [BigInt(lanes), 1n, 1n, 1n] }, ...noFault },
-    plan: () =>
-      scatterLaunch(add, ids, dtype, {
-        rank: 1,
-        lanes,
-        count,
-        idsStep: lanes,
-        srcStep: lanes,
-        dstDim: size,
-        dstStep: lanes,
-      }),
+    plan: (t) => {
+      const steps = { idsStep: lanes, srcStep: lanes, dstDim: size, dstStep: lanes };
+      return scatterLaunch(add, ids, dtype, { rank: 1, lanes, count, ...steps }, t);
+    },
     outputs: { dst: { dtype, values: to } },
   });
 }
 for (const [ids, dtype, left, dim, n, right] of [
   ['u32', 'f32', 2, 5, 40, 33],
   ['i64', 'bf16', 1, 3, 5000, 2],
+  ['i32', 'f32', 2, 50, 40, 8],
+  ['i64', 'f16', 1, 300, 90, 16],
 ] as const) {
   const index = idsOf(ids, n, dim);
   const [x, src] = [floats(dtype, left * dim * right), floats(dtype, left * n * right)];
@@ -337,8 +342,8 @@ for (const [ids, dtype, left, dim, n, right] of [
     });
   cases.push({
     name: `index add of sorted runs ${ids} ${dtype} n ${n}`,
-    plan: () => indexAddLaunch(ids, dtype, left, dim, n, right, 1),
-    inputs: { ids: index, src, dst: x, ...noFault },
+    plan: (t) => indexAddLaunch(ids, dtype, [left, dim, n, right], 1, t, { aligned: true }),
+    inputs: { ids: index, src, x, ...noFault },
     outputs: { dst: { dtype, values: out } },
   });
 }

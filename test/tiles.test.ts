@@ -186,21 +186,38 @@ for (const wave of [32, 64] as const) {
     launch('pick_starts', 1, 1024, [at, some.length]);
     assert.deepEqual([...run.read('i64', at, some.length)].map(Number), before.slice(0, some.length));
   });
-  sums('keys before each of many tiles, of two rows', 'sort', (run, launch) => {
-    const tiles = counts.length / 4;
-    const at = run.of('u32', counts.map(BigInt));
-    const totals = run.buffer(16);
-    launch('radix_totals', 4, 256, [at, totals, tiles]);
-    assert.deepEqual(
-      [...run.read('u32', at, counts.length)],
-      before.map((b, i) => b - before[i - (i % tiles)]),
+  sums('a tile of keys goes behind what many tiles before it have told', 'radix', (run, launch) => {
+    // The last of twelve tiles alone: the fourth has told what it and those before it have, the next ones their own.
+    const [tile, tiles, row] = [6144, 12, 1];
+    const cols = tiles * tile - 1000;
+    const keys = range(row * cols + cols).map((i) => mixed(i) % 5);
+    const ofRow = keys.slice(row * cols);
+    const upto = (t: number): number[] => range(256).map((k) => ofRow.slice(0, t * tile).filter((v) => v === k).length);
+    const sofar = range(tiles).map((t) => upto(t + 1));
+    const starts = range(256).map((k) => ofRow.filter((v) => v < k).length);
+    const told = range(tiles).flatMap((t) =>
+      range(256).map((k) => {
+        const [all, own] = [starts[k] + sofar[t][k], sofar[t][k] - (t > 0 ? sofar[t - 1][k] : 0)];
+        if (t === tiles - 1 || t < 3) return 0n;
+        return t === 3 ? (2n << 40n) | BigInt(all) : (1n << 40n) | BigInt(own);
+      }),
     );
-    assert.deepEqual(
-      [...run.read('u32', totals, 4)],
-      range(4).map((i) => (before[(i + 1) * tiles] ?? before[8195] + counts[8195]) - before[i * tiles]),
-    );
+    const both = <T>(zero: T, list: readonly T[]): T[] => [...list.map(() => zero), ...list];
+    const src = run.of('u8', keys.map(BigInt));
+    const out = run.buffer(2 * cols * 4);
+    const [order, made] = [run.buffer(4 * cols * 4), run.buffer(4 * cols)];
+    const begin = run.of('u32', both(0n, starts.map(BigInt)));
+    const turns = run.of('u32', both(1n, [6n, ...range(7).map(() => 1n)]));
+    const tickets = run.of('u32', both(0n, [BigInt(tiles - 1), ...range(7).map(() => 0n)]));
+    const tellings = run.of('i64', both(0n, told));
+    // Blocks of the first row have nothing to do; of those of the second one only one is launched.
+    const args = [src, made, order, out, 0, begin, turns, tickets, tellings, 2 * cols, cols, tiles, 0, 0];
+    launch('radix_pass_u8', tiles + 1, 384, args);
+    const at = [...run.read('u32', out, 2 * cols)].slice(cols).map(Number);
+    const next = range(256).map((k) => starts[k] + sofar[tiles - 2][k]);
+    for (let i = (tiles - 1) * tile; i < cols; i++) assert.equal(at[next[ofRow[i]]++], i);
   });
-  sums('what is chosen before each of many tiles', 'sort', (run, launch) => {
+  sums('what is chosen before each of many tiles', 'choose', (run, launch) => {
     const pairs = some.flatMap((c, i) => [c, (i * 3) % 7]);
     const at = run.of('u32', [...pairs, ...pairs].map(BigInt));
     launch('choose_offsets', 2, 1024, [at, some.length]);

@@ -17,6 +17,7 @@ WICK_FN u64 atomic_add(u64* p, u64 v) { return atomicAdd(p, v); }
 WICK_FN u32 atomic_exchange(u32* p, u32 v) { return atomicExch(p, v); }
 WICK_FN u32 atomic_max(u32* p, u32 v) { return atomicMax(p, v); }
 WICK_FN u32 atomic_min(u32* p, u32 v) { return atomicMin(p, v); }
+WICK_FN u64 atomic_max(u64* p, u64 v) { return atomicMax(p, v); }
 #endif
 
 /** Flags between blocks: what was written before a release is seen after the acquire that reads it. */
@@ -39,6 +40,25 @@ template <class U> WICK_FN void store_release(U* p, U v) {
   __hip_atomic_store(p, v, __ATOMIC_RELEASE, __HIP_MEMORY_SCOPE_AGENT);
 #else
   __atomic_store_n(p, v, __ATOMIC_RELEASE);
+#endif
+}
+/** Words that say all that is to be known themselves: nothing else is seen to be written before or after them. */
+template <class U> WICK_FN U load_relaxed(const U* p) {
+#if defined(WICK_NVIDIA)
+  return *(const volatile U*)p;
+#elif defined(WICK_AMD)
+  return __hip_atomic_load(p, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_AGENT);
+#else
+  return __atomic_load_n(p, __ATOMIC_RELAXED);
+#endif
+}
+template <class U> WICK_FN void store_relaxed(U* p, U v) {
+#if defined(WICK_NVIDIA)
+  *(volatile U*)p = v;
+#elif defined(WICK_AMD)
+  __hip_atomic_store(p, v, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_AGENT);
+#else
+  __atomic_store_n(p, v, __ATOMIC_RELAXED);
 #endif
 }
 /** Counts an arrival and answers how many came before: what they wrote before arriving is seen after. */

@@ -1,7 +1,9 @@
 // Reading and writing at indices. The largest value of an index dtype means "no element": it reads 0 and writes
 // nothing.
 #include <cinttypes>
+#include <cmath>
 #include <cstdlib>
+#include <type_traits>
 
 #include "ops.h"
 #include "engine/strided.h"
@@ -160,11 +162,37 @@ Operand denseLike(const Operand& x, char* data, int dtype) {
   return o;
 }
 
-// scatter, scatterAdd, indexAdd: places in row-major order of the source, so the last write wins; lanes along dim are
+// Whether a is better than b: larger or smaller, 0 above -0, NaN above all.
+template <class E> bool better(E a, E b, bool most) {
+  if (b != b) return false;
+  if (a != a) return true;
+  if constexpr (std::is_floating_point_v<E>)
+    if (a == b) return std::signbit(most ? b : a) && !std::signbit(most ? a : b);
+  return most ? a > b : a < b;
+}
+template <class E> void raiseTo(char* to, const char* from, bool most) {
+  E a, b;
+  memcpy(&a, from, sizeof a);
+  memcpy(&b, to, sizeof b);
+  if (better(a, b, most)) memcpy(to, from, sizeof a);
+}
+inline void raiseOne(int dtype, char* to, const char* from, bool most) {
+  switch (dtype) {
+    case U8: return raiseTo<uint8_t>(to, from, most);
+    case U32: return raiseTo<uint32_t>(to, from, most);
+    case I16: return raiseTo<int16_t>(to, from, most);
+    case I32: return raiseTo<int32_t>(to, from, most);
+    case I64: return raiseTo<int64_t>(to, from, most);
+    case F32: return raiseTo<float>(to, from, most);
+    default: return raiseTo<double>(to, from, most);
+  }
+}
+
+// scatter, scatterAdd, scatterExtreme, indexAdd: places in row-major order of the source, so the last write wins; lanes along dim are
 // independent.
 struct Writer {
   const char* name;
-  bool add, oneIndexARow;
+  bool add, oneIndexARow, extreme;
 };
 
 Status write(const Call& c, const void* data) {
@@ -174,7 +202,7 @@ Status write(const Call& c, const void* data) {
   int64_t* at = nullptr;
   if (Status s = places(c, w.name, ids, x.shape[dim], &at)) return s;
   // Small floats add up in f32 and are rounded once, in memory of their own.
-  const bool widen = w.add && isFloatType(out.dtype) && out.bytes() < 4;
+  const bool widen = (w.add || w.extreme) && isFloatType(out.dtype) && out.bytes() < 4;
   const int type = widen ? (int)F32 : out.dtype, bytes = ELEMENT_BYTES[type];
   Operand src = c.in(2);
   char* sums = out.data;
@@ -212,6 +240,16 @@ Status write(const Call& c, const void* data) {
     rank++;
   }
   const int64_t length = src.shape[dim], idStep = w.oneIndexARow ? 1 : idStride[dim];
+  // Of extremes without what x holds, the first one at a place stays whatever it is.
+  const bool most = w.extreme && c.params[1] != 0;
+  char* fresh = w.extreme && c.params[2] == 0 ? static_cast<char*>(malloc((size_t)(out.size() + 1))) : nullptr;
+  if (w.extreme && c.params[2] == 0 && !fresh) {
+    free(owned[0]);
+    free(owned[1]);
+    free(at);
+    return fail(c, NO_MEMORY, "%s: no memory to mark %" PRId64 " places", w.name, out.size());
+  }
+  if (fresh) memset(fresh, 1, (size_t)out.size());
   if (src.size() > 0)
     parallel(lanes, GRAIN / length + 1, [&](int64_t begin, int64_t end) {
       // Row by row along dim for neighbouring lanes keeps cache lines together.
@@ -225,16 +263,20 @@ Status write(const Call& c, const void* data) {
           for (int64_t j = 0; j < m; j++) {
             const int64_t place = at[walk.offset[2] + j * s2 + k * idStep];
             if (place == NONE) continue;
-            char* to = sums + (walk.offset[1] + j * s1 + place * target.stride[dim]) * bytes;
+            const int64_t element = walk.offset[1] + j * s1 + place * target.stride[dim];
+            char* to = sums + element * bytes;
             const char* from = src.data + (walk.offset[0] + j * s0 + k * src.stride[dim]) * bytes;
             if (w.add) addOne(type, to, from);
+            else if (w.extreme && !(fresh && fresh[element])) raiseOne(type, to, from, most);
             else moveOne(to, from, bytes);
+            if (fresh) fresh[element] = 0;
           }
         }
         i += m;
       }
     });
   if (widen) runStrided(isa->cast[F32][out.dtype], &target, 1, out, nullptr);
+  free(fresh);
   free(owned[0]);
   free(owned[1]);
   free(at);
@@ -321,14 +363,20 @@ Status expertRows(const Call& c, const void*) {
   return status;
 }
 
-const Writer SCATTER = {"scatter", false, false}, SCATTER_ADD = {"scatterAdd", true, false},
-             INDEX_ADD = {"indexAdd", true, true};
+const Writer SCATTER = {"scatter", false, false, false}, SCATTER_ADD = {"scatterAdd", true, false, false},
+             SCATTER_EXTREME = {"scatterReduce", false, false, true}, INDEX_ADD = {"indexAdd", true, true, false};
 
 }  // namespace
 
-WICK_OPS(indexing) = {
-    {"gather", gather, nullptr},       {"indexSelect", indexSelect, nullptr}, {"indexAdd", write, &INDEX_ADD},
-    {"scatter", write, &SCATTER},      {"scatterAdd", write, &SCATTER_ADD},   {"sliceScatter", sliceScatter, nullptr},
-    {"storeRows", storeRows, nullptr}, {"expertRows", expertRows, nullptr},   {nullptr, nullptr, nullptr}};
+WICK_OPS(indexing) = {{"gather", gather, nullptr},
+                      {"indexSelect", indexSelect, nullptr},
+                      {"indexAdd", write, &INDEX_ADD},
+                      {"scatter", write, &SCATTER},
+                      {"scatterAdd", write, &SCATTER_ADD},
+                      {"sliceScatter", sliceScatter, nullptr},
+                      {"storeRows", storeRows, nullptr},
+                      {"expertRows", expertRows, nullptr},
+                      {"scatterExtreme", write, &SCATTER_EXTREME},
+                      {nullptr, nullptr, nullptr}};
 
 }  // namespace wick

@@ -50,12 +50,18 @@ void radixSort(Item* items, Item* spare, int64_t n) {
   if (from != items) memcpy(items, from, n * sizeof(Item));
 }
 
-// All indices of each lane in order, or the first of them where `data` is not null.
+/** What a sort writes: the first indices of each lane or all, and the values before them. */
+struct Wanted {
+  bool first, values;
+};
+const Wanted ALL = {false, false}, FIRST = {true, false}, PAIRS = {false, true};
+
 Status argsort(const Call& c, const void* data) {
-  const Operand &x = c.in(0), &out = c.out();
+  const Wanted& wanted = *static_cast<const Wanted*>(data);
+  const Operand &x = c.in(0), &out = c.out(wanted.values ? 1 : 0), &sorted = c.out(0);
   const int dim = (int)c.integer(0);
   const bool descending = c.params[1] != 0;
-  const int64_t keep = data ? c.integer(2) : x.shape[dim];
+  const int64_t keep = wanted.first ? c.integer(2) : x.shape[dim];
   if (x.size() == 0 || keep == 0) return OK;
   Lanes in = lanesOf(x, dim), to = lanesOf(out, dim);
   const int64_t n = in.length;
@@ -80,6 +86,41 @@ Status argsort(const Call& c, const void* data) {
       else std::sort(items, items + n, before);
       uint32_t* target = out.as<uint32_t>() + into.offset[0];
       for (int64_t k = 0; k < keep; k++) target[k * to.step] = items[k].index;
+      // Results of a call lie alike.
+      if (wanted.values)
+        for (int64_t k = 0; k < keep; k++)
+          memcpy(sorted.data + (into.offset[0] + k * to.step) * bytes, raw + items[k].index * bytes, (size_t)bytes);
+    }
+  });
+  return OK;
+}
+
+// The index at one place of the order of each lane, or of its first NaN.
+Status argRank(const Call& c, const void*) {
+  const Operand &x = c.in(0), &out = c.out();
+  const int dim = (int)c.integer(0);
+  const int64_t rank = c.integer(1);
+  const bool nan = c.params[2] != 0 && isFloatType(x.dtype);
+  if (x.size() == 0) return OK;
+  Lanes in = lanesOf(x, dim), to = lanesOf(out, dim);
+  const int64_t n = in.length;
+  const int bytes = x.bytes(), wide = wideType(x.dtype);
+  parallel(in.count, 4096 / n + 1, [&](int64_t begin, int64_t end) {
+    char* raw = static_cast<char*>(scratch(SCRATCH_A, n * 16));
+    char* lane = raw + n * 8;
+    Item* items = static_cast<Item*>(scratch(SCRATCH_B, n * sizeof(Item)));
+    Walk from(in.rank, in.shape, in.stride, 1, begin), into(to.rank, to.shape, to.stride, 1, begin);
+    for (int64_t i = begin; i < end; i++, from.next(), into.next()) {
+      gatherRun(raw, x.data + from.offset[0] * bytes, in.step, n, bytes);
+      castRun(x.dtype, wide, raw, lane, n);
+      keysOf(x.dtype, lane, items, n, false);
+      const Item* none =
+          nan ? std::find_if(items, items + n, [](const Item& a) { return a.key == UINT64_MAX; }) : items + n;
+      if (none == items + n)
+        std::nth_element(items, items + rank, items + n, [](const Item& a, const Item& b) {
+          return a.key != b.key ? a.key < b.key : a.index < b.index;
+        });
+      out.as<uint32_t>()[into.offset[0]] = none == items + n ? items[rank].index : none->index;
     }
   });
   return OK;
@@ -87,6 +128,9 @@ Status argsort(const Call& c, const void* data) {
 
 }  // namespace
 
-WICK_OPS(sort) = {{"argsort", argsort, nullptr}, {"argTop", argsort, "first"}, {nullptr, nullptr, nullptr}};
+WICK_OPS(sort) = {
+    {"argsort", argsort, &ALL},    {"argTop", argsort, &FIRST}, {"sortPairs", argsort, &PAIRS},
+    {"argRank", argRank, nullptr}, {nullptr, nullptr, nullptr},
+};
 
 }  // namespace wick

@@ -82,3 +82,31 @@ export function scatterInto(
     data[to] = add ? data[to] + (src.data[at] as number) : (src.data[at] as number);
   });
 }
+
+/** Whether a is better than b: larger or smaller, 0 above -0, NaN above all. */
+const better = (a: Value, b: Value, most: boolean): boolean => {
+  if (b !== b) return false;
+  if (a !== a) return true;
+  if (a === 0 && b === 0) return Object.is(most ? b : a, -0) && !Object.is(most ? a : b, -0);
+  return most ? a > b : a < b;
+};
+/** The largest or smallest of what goes to each place, with what x holds or without. */
+export function extremesInto(
+  op: string,
+  [x, ids, src]: readonly RefTensor[],
+  out: RefTensor,
+  dim: number,
+  most: boolean,
+  self: boolean,
+): void {
+  const sentinel = maxInt(ids.dtype);
+  const named = new Set<number>();
+  x.data.forEach((v, i) => (out.data[i] = v));
+  alongside(ids.shape, x.shape, dim, (at, base, step) => {
+    const place = placeOf(op, ids.data[at], at, x.shape[dim], sentinel);
+    if (place < 0) return;
+    const to = base + place * step;
+    if ((!self && !named.has(to)) || better(src.data[at], out.data[to], most)) out.data[to] = src.data[at];
+    named.add(to);
+  });
+}

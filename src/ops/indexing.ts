@@ -5,7 +5,15 @@ import { ArgumentError, ShapeError } from '../base/errors.js';
 import { formatShape, normalizeDim, sizeOf, type Shape } from '../base/shape.js';
 import type { Tensor } from '../tensor/tensor.js';
 import type { Operand } from './elementwise.js';
-import { alongside, inferScatter, placeOf, requireIndex, requireInside, scatterInto } from './index-places.js';
+import {
+  alongside,
+  extremesInto,
+  inferScatter,
+  placeOf,
+  requireIndex,
+  requireInside,
+  scatterInto,
+} from './index-places.js';
 import { composite, kernel, lanes, replaceDim, requireRank, requireSameDType, requireWhole } from './kernel-row.js';
 import {
   rows,
@@ -26,7 +34,7 @@ declare module './op.js' {
   interface KernelFacts {
     /** How indices are used; `add`: what is scattered is added to what is there. */
     index: {
-      readonly kind: 'select' | 'gather' | 'scatter' | 'indexAdd' | 'sliceScatter' | 'store' | 'experts';
+      readonly kind: 'select' | 'gather' | 'scatter' | 'extreme' | 'indexAdd' | 'sliceScatter' | 'store' | 'experts';
       readonly add?: boolean;
     };
   }
@@ -34,6 +42,12 @@ declare module './op.js' {
 
 export interface DimParams extends Record<string, unknown> {
   readonly dim: number;
+}
+export interface ExtremeParams extends DimParams {
+  /** The largest is kept, else the smallest. */
+  readonly most: boolean;
+  /** Whether what x holds counts; where nothing goes it stays anyway. */
+  readonly self: boolean;
 }
 export interface SliceScatterParams extends DimParams {
   readonly start: number;
@@ -55,6 +69,9 @@ function lastWriters(x: Tensor, dim: number, ids: Tensor): Tensor {
     .broadcastTo(ids.shape);
   return x.newZeros(x.shape, 'u32').scatter(dim, ids, order).gather(dim, ids).eq(order);
 }
+
+/** What sums of a gradient begin with: one zero seen many times, which nobody writes out. */
+const zerosFor = (x: Tensor): Tensor => x.device.constant(0, x.dtype).broadcastTo(x.shape);
 
 /** Indices 0..n-1 for a test. */
 const ids = (shape: Shape, n: number, dtype: DType = 'u32'): InputSpec => ({ shape, dtype, ints: [0, n - 1] });
@@ -127,7 +144,7 @@ export const indexing = rows({
       });
     },
     grad: ({ inputs: [x, ids], grad, params: { dim } }: GradContext<DimParams>): Grads => [
-      x.zerosLike().scatterAdd(dim, ids, grad),
+      zerosFor(x).scatterAdd(dim, ids, grad),
       undefined,
     ],
     args: (x: Tensor, dim: number, ids: Tensor): Call<DimParams> => ({
@@ -178,7 +195,7 @@ export const indexing = rows({
       }
     },
     grad: ({ inputs: [x, ids], grad, params: { dim } }: GradContext<DimParams>): Grads => [
-      x.zerosLike().indexAdd(dim, ids, grad),
+      zerosFor(x).indexAdd(dim, ids, grad),
       undefined,
     ],
     args: (x: Tensor, dim: number, ids: Tensor): Call<DimParams> => ({
@@ -316,6 +333,46 @@ export const indexing = rows({
     }),
     samples: scatterSamples,
     errors: scatterErrors,
+  }),
+
+  scatterExtreme: kernel({
+    internal: true,
+    serves: 'scatterReduce',
+    family: 'index',
+    mixed: true,
+    kernel: { kind: 'extreme' },
+    engineParams: ['dim', 'most', 'self'],
+    formula:
+      'out = x, then out[ids[i][j]][j] = the largest or smallest of it and src[i][j] for dim 0, or of src alone; NaN ' +
+      'wins, and 0 is above -0',
+    dtypes: NUMBERS,
+    candle: { none: 'Candle has none of it' },
+    ulp: 0,
+    noGrad: 'scatterReduce shares it among equal elements',
+    infer: (inputs: readonly Sig[], { dim }: ExtremeParams): readonly Sig[] =>
+      inferScatter('scatterReduce', inputs, dim),
+    reference: (inputs: readonly RefTensor[], [out]: readonly RefTensor[], { dim, most, self }: ExtremeParams): void =>
+      extremesInto('scatterReduce', inputs, out, dim, most, self),
+    args: (x: Tensor, dim: number, ids: Tensor, src: Tensor, most: boolean, self: boolean): Call<ExtremeParams> => ({
+      inputs: [x, ids, src],
+      params: { dim: normalizeDim('scatterReduce', dim, x.shape.length), most, self },
+    }),
+    samples: (): readonly Sample<ExtremeParams>[] => [
+      ...[true, false].flatMap((most) =>
+        scatterSamples().map(({ inputs, params }, i) => ({ inputs, params: { ...params, most, self: i % 2 === 0 } })),
+      ),
+      // Long lanes, of which several indices share a place; and lanes with more places than a block holds.
+      ...[true, false].map((self) => ({
+        inputs: [{ shape: [3, 300] }, ids([3, 700], 300, 'i64'), { shape: [3, 700] }],
+        params: { dim: 1, most: self, self },
+      })),
+      {
+        inputs: [{ shape: [5000] }, ids([600], 5000, 'i32'), { shape: [600] }],
+        params: { dim: 0, most: true, self: false },
+      },
+    ],
+    errors: (): readonly ErrorSample<ExtremeParams>[] =>
+      scatterErrors().map((e) => ({ ...e, params: { ...e.params, most: true, self: true } })),
   }),
 
   sliceScatter: kernel({

@@ -308,7 +308,6 @@ export interface KernelFacts {
   fill: undefined;
   scan: undefined;
   matmul: undefined;
-  sort: undefined;
   quantized: undefined;
   experts: undefined;
   custom: undefined;

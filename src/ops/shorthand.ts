@@ -299,10 +299,7 @@ export const shorthandOps = rows({
       requireFlag('kthvalue', 'keepdim', keepdim);
       const [d, n] = sizeAlong('kthvalue', x, dim);
       if (!Number.isSafeInteger(k) || k < 1 || k > n) throw new ArgumentError(`kthvalue: k ${k} is not from 1 to ${n}`);
-      const indices = x
-        .detach()
-        .argTop(d, k, false)
-        .narrow(d, k - 1, 1);
+      const indices = x.detach().argRank(d, k - 1);
       const values = x.gather(d, indices);
       return keepdim ? [values, indices] : [values.squeeze(d), indices.squeeze(d)];
     },

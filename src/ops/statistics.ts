@@ -106,7 +106,7 @@ function sliceRuns(op: string, x: Tensor, dim: number, sorted: boolean): readonl
   return [x.detach().indexSelect(d, chosen), flags.flagRuns(before, order.cast('u32')), counts];
 }
 
-/** An extremum of what is scattered to each place: in sorted order the last write is the best. */
+/** An extremum of what is scattered to each place. */
 function best(
   x: Tensor,
   d: number,
@@ -117,18 +117,7 @@ function best(
   self: boolean,
 ): Tensor {
   const [mine, given] = [x.detach(), src.detach()];
-  const order = given.argsort(d, { descending: !most });
-  let found = mine.scatter(d, ids.gather(d, order), given.gather(d, order));
-  if (isFloat(x.dtype) && !most) {
-    // NaN is the largest in order, and wins here too.
-    const nan = mine.newZeros(x.shape, 'i64').scatterAdd(d, ids, given.isNan().cast('i64')).gt(0);
-    found = nan.where(NaN, found);
-  }
-  if (self) {
-    const wins = most ? found.ge(mine) : found.le(mine);
-    const better = isFloat(x.dtype) ? wins.logicalOr(found.isNan()) : wins;
-    found = better.where(found, mine);
-  }
+  const found = mine.scatterExtreme(d, ids, given, most, self);
   if (!x.requiresGrad && !src.requiresGrad) return found;
   // Equal elements share the gradient: the mean of those that won is the result, and differs from it by nothing.
   const won = given.eq(found.gather(d, ids));
@@ -173,13 +162,7 @@ export const statisticsOps = rows({
     compose: (x: Tensor, dim?: number, keepdim: boolean = false): readonly [values: Tensor, indices: Tensor] => {
       requireFlag('median', 'keepdim', keepdim);
       const { flat, d, n } = along('median', x, dim);
-      const order = flat.detach().argsort(d);
-      const middle = Math.floor((n - 1) / 2);
-      let ids = order.narrow(d, middle, 1);
-      if (isFloat(x.dtype)) {
-        const nans = flat.detach().isNan().sum([d], true);
-        ids = order.gather(d, nans.gt(0).where(nans.affine(-1, n), middle));
-      }
+      const ids = flat.detach().argRank(d, Math.floor((n - 1) / 2), isFloat(x.dtype));
       const values = flat.gather(d, ids);
       return keepdim && dim !== undefined ? [values, ids] : [values.squeeze(d), ids.squeeze(d)];
     },
@@ -250,8 +233,7 @@ export const statisticsOps = rows({
     compose: (x: Tensor, dim: number = -1, keepdim: boolean = false): readonly [values: Tensor, indices: Tensor] => {
       requireFlag('mode', 'keepdim', keepdim);
       const { flat, d, n } = along('mode', x, dim);
-      const order = flat.detach().argsort(d);
-      const sorted = flat.detach().gather(d, order);
+      const [sorted, order] = flat.detach().sort(d);
       const place = numbered(sorted, n, d);
       const [begin] = starts(sorted, d).where(place, 0).cummax(d);
       const ids = order.gather(d, place.sub(begin).argmax(d, true));
@@ -320,8 +302,7 @@ export const statisticsOps = rows({
       requireOptions('unique', options, ['dim']);
       if (options.dim !== undefined) return sliceRuns('unique', x, options.dim, true);
       const flat = x.detach().flatten();
-      const order = flat.argsort(0);
-      const sorted = flat.indexSelect(0, order);
+      const [sorted, order] = flat.sort(0);
       const { flags, before, count, counts } = runsFrom(starts(sorted, 0));
       return [sorted.flagTake(flags, before, count), flags.flagRuns(before, order).reshape(x.shape), counts];
     },

@@ -111,6 +111,7 @@ function spreadIds(ids: Tensor, like: Shape, dim: number): Tensor {
 const INDEX: { readonly [kind: string]: Rule } = {
   gather: along,
   scatter: along,
+  extreme: along,
   sliceScatter: along,
   select: (call) => {
     const { dim } = call.params as { readonly dim: number };

@@ -15,10 +15,12 @@ import {
   ATTENTION_MATRIX,
 } from './attention-kernels.js';
 import { planAttention } from './attention.js';
+import { CHOOSE, planSort } from './choose.js';
 import { CONV, planConv } from './conv.js';
 import { COUNT, planCount } from './count.js';
 import { planCustom } from './custom.js';
 import { planElementwiseRow } from './elementwise.js';
+import { EXTREMES } from './extremes.js';
 import { INDEXING, planIndex } from './indexing.js';
 import { GEMM, GEMM_HOPPER, planMatmul } from './matmul.js';
 import { EXPERTS, planExperts } from './experts.js';
@@ -39,10 +41,12 @@ import { REDUCE, planReduce } from './reduce.js';
 import { RESAMPLE, planResample } from './resample.js';
 import { ROPE, planRope } from './rope.js';
 import { RUNNING, planRunning } from './running.js';
+import { SCATTER } from './scatter.js';
 import { SCAN, planScan } from './scan.js';
 import { SEARCH, planSearch } from './search.js';
 import { SOFTMAX, planSoftmax } from './softmax.js';
-import { SORT, planSort } from './sort.js';
+import { RADIX } from './radix.js';
+import { SORT } from './sort.js';
 import { TRAINING, planTraining } from './training.js';
 
 /** How each family's ops run. */
@@ -116,6 +120,8 @@ export const FAMILY_MODULES: readonly KernelModule[] = [
   RESAMPLE,
   GRID,
   INDEXING,
+  SCATTER,
+  EXTREMES,
   NORM,
   PLANE_NORM,
   RANDOM,
@@ -125,6 +131,8 @@ export const FAMILY_MODULES: readonly KernelModule[] = [
   RUNNING,
   SOFTMAX,
   SORT,
+  RADIX,
+  CHOOSE,
   PICK,
   COUNT,
   SEARCH,
