@@ -132,7 +132,7 @@ function planSpots(p: Planner, grid: View, mode: (typeof MODES)[number], s: Reco
   const threads = strideGrid(n * count);
   p.run(single(launch(keysOf, { mode }, threads, 256, { ...places('grid', 'keys'), s })), { grid, keys });
   const by = { src: at('keys'), indices: at('order'), values: at('sorted'), scratch: at('scratch') };
-  p.run(sortLaunch('u32', n, count, count, false, by), { keys, order, sorted });
+  p.run(sortLaunch('u32', n, count, count, false, p.device, by), { keys, order, sorted });
   const begin = launch(startsOf, { mode }, strideGrid(n * (cells + 1)), 256, { ...places('sorted', 'starts'), s });
   p.run(single(begin), { sorted, starts });
   const put = launch(spotsOf, {}, threads, 256, { ...places('grid', 'order', 'spots'), s });
