@@ -384,3 +384,49 @@ describe('a wrong descriptor is an error, not a wrong number', () => {
       );
     });
 });
+
+describe('products whose algorithms are measured', () => {
+  const device = openSim().open(32) as HostedDevice;
+  const blas = openCublasLt(device, () => ltStandIn('cublasLt', device)) as Blas;
+  const stream = device.createStream();
+  const [m, n, k] = [3, 4, 5];
+  const one = { batchStride: 0 };
+  const spec: GemmSpec = {
+    ...{ dtype: 'f32', batch: 1, m, n, k, bias: false, tf32: false },
+    ...{ a: { ...one, order: 'row', ld: k }, b: { ...one, order: 'col', ld: k }, d: { ...one, order: 'row', ld: n } },
+  };
+  const place = (values: Float32Array): number => {
+    const at = device.alloc(values.byteLength);
+    device.copyIn(at, new Uint8Array(values.buffer), stream);
+    return at;
+  };
+  const ones = (count: number): number => place(new Float32Array(count).fill(1));
+  const [a, b, room, d] = [ones(m * k), ones(n * k), ones(m * n), ones(m * n)];
+  /** The workspace of the one that is kept, where runs take so long, by the algorithm. */
+  const kept = (...milliseconds: readonly [number, number, number]): string => {
+    let asked = 0;
+    device.elapsed = () => milliseconds[asked++ % milliseconds.length];
+    const plan = blas.plan({ ...spec, tf32: false });
+    blas.measure?.(plan, a, b, room, stream);
+    blas.run(plan, a, b, d, 0, 1, 1, stream);
+    return plan.description.replace(/.*: .*workspace /, '');
+  };
+  test('the quickest is kept, by far where sums are divided otherwise', () => {
+    const [first, second, third] = [1 << 16, 1 << 15, 1 << 14].map(String);
+    assert.equal(kept(1, 0.8, 0.9), second);
+    assert.equal(kept(1, 0.9, 0.8), third);
+    assert.equal(kept(1, 0.95, 2), first);
+    assert.equal(kept(1, 1, 1), first);
+  });
+  test('results are those of the product, and nothing is added to them by measuring', () => {
+    const before = new Float32Array(m * n);
+    device.copyOut(new Uint8Array(before.buffer), d, stream);
+    kept(1, 0.5, 1);
+    const after = new Float32Array(m * n);
+    device.copyOut(new Uint8Array(after.buffer), d, stream);
+    assert.deepEqual(
+      after,
+      before.map((x) => x + k),
+    );
+  });
+});

@@ -63,6 +63,11 @@ export interface Blas {
     stream: Stream,
     c?: Address,
   ): void;
+  /**
+   * Runs all algorithms that the library offers for a product without a bias and keeps the quickest for it; for what
+   * comes again and again, since the device is waited for. `room` takes the results.
+   */
+  measure?(plan: GemmPlan, a: Address, b: Address, room: Address, stream: Stream): void;
   dispose(): void;
 }
 
@@ -107,6 +112,10 @@ class BlasPair extends Planned<GemmSpec, PairPlan> implements Blas {
   readonly run: Blas['run'] = (plan, ...call) => {
     const p = plan as PairPlan;
     p.library.run(p.plan, ...call);
+  };
+  readonly measure: NonNullable<Blas['measure']> = (plan, ...call) => {
+    const p = plan as PairPlan;
+    p.library.measure?.(p.plan, ...call);
   };
   dispose(): void {
     this.clearPlans();

@@ -13,7 +13,7 @@ import {
   type GemmSpec,
 } from './blas.js';
 import type { Calls } from './checked-calls.js';
-import type { Device } from './driver.js';
+import type { Address, Device, Stream } from './driver.js';
 import { Cell, nativeBlock, type Native, type Table } from './ffi.js';
 import { Planned } from './library-plans.js';
 import { Workspaces } from './workspace.js';
@@ -68,6 +68,25 @@ const WORKSPACE = 32 << 20;
 interface Algorithm {
   readonly address: number;
   readonly workspace: number;
+}
+
+/** Algorithms that are measured for a product, in so many rounds of so many runs. */
+const [MOST_OFFERED, ROUNDS, RUNS] = [8, 3, 2];
+/**
+ * By how much another algorithm must be quicker than the library's first. Those with the same workspace add up in the
+ * same order, so that it hardly matters which is taken; where sums are divided otherwise, results may differ in their
+ * last bits, and a whim of the clock must not decide.
+ */
+const [QUICKER, MUCH_QUICKER] = [1.02, 1.06];
+function quickest(offered: readonly Algorithm[], times: readonly number[]): Algorithm {
+  const margin = (a: Algorithm): number => (a.workspace === offered[0].workspace ? QUICKER : MUCH_QUICKER);
+  const handicapped = times.map((t, i) => (i === 0 ? t : t * margin(offered[i])));
+  return offered[handicapped.indexOf(Math.min(...handicapped))];
+}
+/** The lowest set bit of addresses, or'ed together, as its exponent; at most 8, for 256 bytes. */
+function alignment(addresses: number): number {
+  const bits = (addresses | 256) & 511;
+  return 31 - Math.clz32(bits & -bits);
 }
 
 class LtPlan implements GemmPlan {
@@ -167,10 +186,22 @@ export class LtBlas extends Planned<GemmSpec, LtPlan> implements Blas {
       this.#calls.call('descSet', p.desc, this.#numbers.desc.biasPointer, this.#scalars.address + 16, 8);
       p.bias = bias;
     }
-    // The lowest set bit of all addresses together, at most 256.
-    const bits = (a | b | c | d | (p.spec.bias ? bias : 0) | 256) & 511;
-    const align = 31 - Math.clz32(bits & -bits);
+    const align = alignment(a | b | c | d | (p.spec.bias ? bias : 0));
     const algorithm = (p.algorithms[align] ??= this.#better(p, 1 << align));
+    const status = this.#enqueue(p, algorithm, a, b, c, d, alpha, beta, stream);
+    if (status !== 0) throw this.#calls.error('matmul', [gemmKey(p.spec)], status);
+  };
+  #enqueue(
+    p: LtPlan,
+    algorithm: Algorithm,
+    a: Address,
+    b: Address,
+    c: Address,
+    d: Address,
+    alpha: number,
+    beta: number,
+    stream: Stream,
+  ): number {
     const bytes = algorithm.workspace === 0 ? 0 : WORKSPACE; // one size for all, so that the block never grows
     const workspace = this.#workspaces.get(stream, bytes);
     const view = this.#view;
@@ -185,7 +216,7 @@ export class LtBlas extends Planned<GemmSpec, LtPlan> implements Blas {
     const left = p.cm.swap ? b : a;
     const right = p.cm.swap ? a : b;
     const [la, lb, ld] = p.layouts;
-    const status = this.#matmul(
+    return this.#matmul(
       this.#handle,
       p.desc,
       at,
@@ -202,8 +233,31 @@ export class LtBlas extends Planned<GemmSpec, LtPlan> implements Blas {
       workspace,
       bytes,
       stream,
-    );
-    if (status !== 0) throw this.#calls.error('matmul', [gemmKey(p.spec)], status);
+    ) as number;
+  }
+
+  readonly measure: NonNullable<Blas['measure']> = (plan, a, b, room, stream) => {
+    const p = plan as LtPlan;
+    const device = this.#device;
+    device.makeCurrent();
+    const align = alignment(a | b | room);
+    const offered = this.#offered(p, 1 << align, MOST_OFFERED);
+    if (typeof offered === 'string' || offered.length === 1) return;
+    const [start, end] = [device.createEvent(true), device.createEvent(true)];
+    const milliseconds = (algorithm: Algorithm): number => {
+      device.record(start, stream);
+      for (let run = 0; run < RUNS; run++)
+        if (this.#enqueue(p, algorithm, a, b, room, room, 1, 0, stream) !== 0) return Infinity;
+      device.record(end, stream);
+      device.synchronizeEvent(end);
+      return device.elapsed(start, end);
+    };
+    // In turns: a device that grows warm is as slow for each. The first round is for the device to wake.
+    const rounds = Array.from({ length: 1 + ROUNDS }, () => offered.map(milliseconds)).slice(1);
+    device.destroyEvent(start);
+    device.destroyEvent(end);
+    const times = offered.map((_, i) => Math.min(...rounds.map((r) => r[i])));
+    p.algorithms[align] = quickest(offered, times);
   };
 
   #better(p: LtPlan, align: number): Algorithm {
@@ -217,23 +271,29 @@ export class LtBlas extends Planned<GemmSpec, LtPlan> implements Blas {
   }
 
   #choose(p: LtPlan, align: number): Algorithm | string {
+    const offered = this.#offered(p, align, 1);
+    return typeof offered === 'string' ? offered : offered[0];
+  }
+  /** At most so many algorithms, the one that the library expects to be the quickest first. */
+  #offered(p: LtPlan, align: number, most: number): Algorithm[] | string {
     const c = this.#calls;
     const { pref: attribute, result } = this.#numbers;
     const pref = made((cell) => c.call('prefCreate', cell));
     try {
       c.call('prefSet', pref, attribute.maxWorkspace, int64(WORKSPACE), 8);
       for (const n of attribute.minAlignment) c.call('prefSet', pref, n, int32(align), 4);
-      const results = nativeBlock(result.size);
+      const results = nativeBlock(most * result.size);
       const found = new Cell();
       const [a, b, d] = p.layouts;
-      const status = c.status('heuristic', this.#handle, p.desc, a, b, d, d, pref, 1, results.address, found.raw);
+      const status = c.status('heuristic', this.#handle, p.desc, a, b, d, d, pref, most, results.address, found.raw);
       if (status !== 0 || found.int === 0) {
         return `${this.name} has no algorithm for ${gemmKey(p.spec)} at alignment ${align} (${c.rules.errorName(status)})`;
       }
-      return {
-        address: results.address,
-        workspace: Number(new DataView(results.buffer).getBigUint64(result.workspaceSize, true)),
-      };
+      const view = new DataView(results.buffer);
+      return Array.from({ length: found.int }, (_, i) => ({
+        address: results.address + i * result.size,
+        workspace: Number(view.getBigUint64(i * result.size + result.workspaceSize, true)),
+      }));
     } finally {
       c.call('prefDestroy', pref);
     }

@@ -47,6 +47,8 @@ const EPILOGUE_DEFAULT = 1;
 const MARK = 0x4f474c41;
 const DEFAULT_ALIGNMENT = 256;
 const WORKSPACE = 1 << 16;
+/** Algorithms that it has for every product. */
+const OFFERED = 3;
 
 interface LtOptions {
   /** Dtypes it has no algorithm for, as hipBLASLt has none for f64 on most GPUs. */
@@ -210,19 +212,23 @@ class LtLibrary {
     found: NativeArg,
   ): number {
     this.#handles.get(h, 'handle');
-    if (wanted !== 1) throw new Misuse(`${wanted} algorithms asked for where room for one is made`);
     const preference = this.#handles.get<Preference>(pref, 'preference');
     const layouts = [a, b, c, d].map((l) => this.#layout(l));
     const p = this.#product(this.#description(desc), layouts);
     hostMemory(found, 4).setInt32(0, 0, true);
     if (this.#refused.includes(p.a.dtype)) return NOT_SUPPORTED[this.prefix];
-    const workspace = Math.min(preference.workspace, WORKSPACE);
-    this.#choices.push({ key: keyOf(p), alignment: this.#alignment(preference), workspace });
-    const out = hostMemory(results, this.#numbers.result.size);
-    out.setUint32(0, MARK, true);
-    out.setUint32(4, this.#choices.length - 1, true);
-    out.setBigUint64(this.#numbers.result.workspaceSize, BigInt(workspace), true);
-    hostMemory(found, 4).setInt32(0, 1, true);
+    const { size, workspaceSize } = this.#numbers.result;
+    const count = Math.min(wanted, OFFERED);
+    const out = hostMemory(results, wanted * size);
+    for (let i = 0; i < count; i++) {
+      // Told apart by what they want.
+      const workspace = Math.min(preference.workspace, WORKSPACE >> i);
+      this.#choices.push({ key: keyOf(p), alignment: this.#alignment(preference), workspace });
+      out.setUint32(i * size, MARK, true);
+      out.setUint32(i * size + 4, this.#choices.length - 1, true);
+      out.setBigUint64(i * size + workspaceSize, BigInt(workspace), true);
+    }
+    hostMemory(found, 4).setInt32(0, count, true);
     return 0;
   }
 

@@ -220,6 +220,18 @@ export class GpuBackend implements Backend {
       libraries.products = products;
     }
   }
+  /** Runs f, whose work will come again and again: of a library's algorithms for large products the quickest are kept. */
+  measuringProducts<T>(f: () => T): T {
+    const { context } = this;
+    context.libraries.measuring = (bytes, use) => context.scratch(bytes, use);
+    try {
+      const made = f();
+      context.turn.finish(); // what waits for its kernels is measured, too
+      return made;
+    } finally {
+      context.libraries.measuring = undefined;
+    }
+  }
   attendPrompts(prompts: PagedPrompts): void {
     attendPrompts(this.context, prompts);
   }

@@ -1,5 +1,6 @@
 // Vendors' libraries behind plans: which products and convolutions they serve, asked once per shape, and their calls.
 import { UnsupportedError } from '../../base/errors.js';
+import { DTYPE } from '../../base/dtype.js';
 import { env } from '../../base/environment.js';
 import {
   type AttentionAddresses,
@@ -43,6 +44,11 @@ const SHAPES_KEPT = 4096;
  */
 const ownRate = ({ kind, dim }: { readonly kind: string; readonly dim: number }): number =>
   kind === 'forward' ? (dim <= 128 ? 4e14 : 1.3e14) : dim <= 128 ? 3e14 : 9e12;
+/**
+ * Products whose algorithm is measured, where that is asked for: few rows by a matrix that no cache holds, for which the
+ * library's first choice is up to a sixth slower than its best (decision 0013).
+ */
+const [MEASURED_ROWS, MEASURED_BYTES] = [512, 64e6];
 /** The way of a plan that is none of the library's: our own kernels. */
 export const OWN_WAY = -1;
 
@@ -64,6 +70,9 @@ export class Libraries implements Served {
    */
   refused = 0;
   undecided = 0;
+  /** Set while work is tried that comes again and again: room for results that nobody reads. */
+  measuring: ((bytes: number, use: (room: Address) => void) => void) | undefined;
+  readonly #measured = new WeakSet<GemmPlan>();
   readonly #open: () => DeviceLibraries;
   readonly #products = new Map<string, GemmPlan | undefined>();
   readonly #convolutions = new Map<string, ConvPlan | undefined>();
@@ -167,7 +176,9 @@ export class Libraries implements Served {
     addend?: Address,
   ): boolean {
     try {
-      (this.#open().blas as Blas).run(plan, a, b, out, bias, 1, addend === undefined ? 0 : 1, stream, addend);
+      const blas = this.#open().blas as Blas;
+      if (this.measuring) this.#measure(blas, plan, a, b, stream);
+      blas.run(plan, a, b, out, bias, 1, addend === undefined ? 0 : 1, stream, addend);
       return true;
     } catch (e) {
       if (!(e instanceof UnsupportedError)) throw e;
@@ -175,6 +186,13 @@ export class Libraries implements Served {
       this.refused++;
       return false;
     }
+  }
+  #measure(blas: Blas, plan: GemmPlan, a: Address, b: Address, stream: Stream): void {
+    if (this.#measured.has(plan)) return;
+    this.#measured.add(plan);
+    const { dtype, outDtype = dtype, batch, m, n, k, bias } = plan.spec;
+    if (bias || batch > 1 || m > MEASURED_ROWS || n * k * DTYPE[dtype].bytes < MEASURED_BYTES) return;
+    this.measuring?.(m * n * DTYPE[outDtype].bytes, (room) => blas.measure?.(plan, a, b, room, stream));
   }
   /** The first run of a plan measures the library's algorithms. */
   runConvolution(plan: ConvPlan, x: Address, filter: Address, y: Address, stream: Stream): void {
