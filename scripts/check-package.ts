@@ -83,6 +83,19 @@ export const doubled: Tensor = Tensor.from([1, 2]).mul(2);
 );
 must('ES modules', 'node', ['esm.mjs']);
 must('CommonJS', 'node', ['cjs.cjs']);
+// Kernels of a GPU are found and compiled by the joined modules, too; where no compiler is, that is all it says.
+write(
+  'gpu.mjs',
+  `import { Device, zeros } from 'wick';
+try {
+  console.log('computed ' + zeros([4], { device: Device.get('emu:gfx1030') }).add(1).toArray());
+} catch (e) {
+  if (typeof e.code !== 'string' || !e.code.startsWith('E_')) throw e;
+  console.log(e.message);
+}
+`,
+);
+must('a kernel of an emulated GPU', 'node', ['gpu.mjs']);
 const MODULES = `import { register } from 'node:module';
 register('data:text/javascript,' + encodeURIComponent(\`import { appendFileSync } from 'node:fs';
 export const load = (url, context, next) => (appendFileSync('read.txt', url + '\\\\n'), next(url, context));\`));

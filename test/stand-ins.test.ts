@@ -402,26 +402,27 @@ describe('products whose algorithms are measured', () => {
   };
   const ones = (count: number): number => place(new Float32Array(count).fill(1));
   const [a, b, room, d] = [ones(m * k), ones(n * k), ones(m * n), ones(m * n)];
-  /** The workspace of the one that is kept, where runs take so long, by the algorithm. */
-  const kept = (...milliseconds: readonly [number, number, number]): string => {
+  /** The algorithm that runs, by its place, where runs of those that divide sums alike take so long. */
+  const kept = (...milliseconds: readonly [number, number]): number => {
     let asked = 0;
     device.elapsed = () => milliseconds[asked++ % milliseconds.length];
-    const plan = blas.plan({ ...spec, tf32: false });
+    const plan = blas.plan(spec);
     blas.measure?.(plan, a, b, room, stream);
+    const counts = (): number[] => [0, 1, 2].map((place) => calls(`cublasLtMatmul by algorithm ${place}`));
+    const before = counts();
     blas.run(plan, a, b, d, 0, 1, 1, stream);
-    return plan.description.replace(/.*: .*workspace /, '');
+    return counts().findIndex((n, place) => n > before[place]);
   };
-  test('the quickest is kept, by far where sums are divided otherwise', () => {
-    const [first, second, third] = [1 << 16, 1 << 15, 1 << 14].map(String);
-    assert.equal(kept(1, 0.8, 0.9), second);
-    assert.equal(kept(1, 0.9, 0.8), third);
-    assert.equal(kept(1, 0.95, 2), first);
-    assert.equal(kept(1, 1, 1), first);
+  test('the quickest of those with the same bits is kept, the first where it is nearly as quick', () => {
+    assert.equal(kept(1, 0.8), 1);
+    assert.equal(kept(1, 0.99), 0);
+    assert.equal(kept(1, 1.5), 0);
+    assert.equal(calls('cublasLtMatmul by algorithm 2'), 0, 'sums divided otherwise');
   });
   test('results are those of the product, and nothing is added to them by measuring', () => {
     const before = new Float32Array(m * n);
     device.copyOut(new Uint8Array(before.buffer), d, stream);
-    kept(1, 0.5, 1);
+    kept(1, 0.5);
     const after = new Float32Array(m * n);
     device.copyOut(new Uint8Array(after.buffer), d, stream);
     assert.deepEqual(

@@ -10,6 +10,7 @@ import {
   type HostedDevice,
   Misuse,
   StandIn,
+  standInCalls,
   type Symbols,
   textAddress,
   typeOf,
@@ -39,6 +40,8 @@ interface Choice {
   readonly key: string;
   readonly alignment: number;
   readonly workspace: number;
+  /** Its place among those that were offered. */
+  readonly place: number;
 }
 
 const NOT_SUPPORTED = { cublasLt: 15, hipblasLt: 7 } as const;
@@ -221,9 +224,9 @@ class LtLibrary {
     const count = Math.min(wanted, OFFERED);
     const out = hostMemory(results, wanted * size);
     for (let i = 0; i < count; i++) {
-      // Told apart by what they want.
-      const workspace = Math.min(preference.workspace, WORKSPACE >> i);
-      this.#choices.push({ key: keyOf(p), alignment: this.#alignment(preference), workspace });
+      // The last one divides sums in another way.
+      const workspace = Math.min(preference.workspace, i < OFFERED - 1 ? WORKSPACE : WORKSPACE / 2);
+      this.#choices.push({ key: keyOf(p), alignment: this.#alignment(preference), workspace, place: i });
       out.setUint32(i * size, MARK, true);
       out.setUint32(i * size + 4, this.#choices.length - 1, true);
       out.setBigUint64(i * size + workspaceSize, BigInt(workspace), true);
@@ -246,6 +249,8 @@ class LtLibrary {
     const layouts = [aLayout, bLayout, cLayout, dLayout].map((l) => this.#layout(l));
     const p = this.#product(description, layouts);
     const choice = this.#chosen(algo, p);
+    const by = `${this.prefix}Matmul by algorithm ${choice.place}`;
+    standInCalls.set(by, (standInCalls.get(by) ?? 0) + 1);
     const bias = this.#bias(description);
     checkAlignment({ a, b, c, d, ...(bias !== undefined && { bias }) }, choice.alignment);
     const scalar = (at: number): number =>
