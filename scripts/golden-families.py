@@ -8,7 +8,7 @@ from safetensors.numpy import load as load_bytes, load_file, save, save_file
 from transformers import AutoModel, AutoModelForCausalLM, AutoModelForMaskedLM, AutoModelForQuestionAnswering
 from transformers import AutoModelForSeq2SeqLM, AutoModelForSequenceClassification, AutoModelForTokenClassification
 from transformers import AutoModelForAudioClassification, AutoModelForCTC, AutoModelForImageTextToText
-from transformers import AutoModelForSpeechSeq2Seq
+from transformers import AutoModelForSpeechSeq2Seq, ParakeetForRNNT, ParakeetForTDT
 from transformers import AutoModelForImageClassification, DeiTForImageClassification, T5EncoderModel
 from transformers import AutoModelForVideoClassification
 from transformers import BlipForConditionalGeneration, BlipForImageTextRetrieval
@@ -996,6 +996,8 @@ BANDED = dict(vocab_size=20, hidden_size=32, num_hidden_layers=2, num_attention_
               mask_time_prob=0.0)
 PARAKEET = dict(hidden_size=32, num_hidden_layers=2, num_attention_heads=4, intermediate_size=40, conv_kernel_size=5,
                 subsampling_conv_channels=6, num_mel_bins=16, subsampling_factor=4)
+WRITTEN = dict(vocab_size=20, pad_token_id=18, blank_token_id=19, decoder_hidden_size=12, encoder_config=PARAKEET)
+SHORTLY = dict(WRITTEN, vocab_size=6, pad_token_id=2, blank_token_id=3, hidden_act='tanh')
 BANDS = {
     AutoModelForCTC: {
         'parakeet': ('parakeet_ctc', dict(vocab_size=20, pad_token_id=19, encoder_config=PARAKEET)),
@@ -1003,13 +1005,37 @@ BANDS = {
             PARAKEET, attention_bias=False, convolution_bias=False, scale_input=False, hidden_act='relu',
             subsampling_factor=2, conv_kernel_size=7, subsampling_conv_kernel_size=5))),
         'bands': ('wav2vec2-bert', dict(BANDED, left_max_position_embeddings=6))},
+    # Of names whose numbers let pieces, nothing and later moments follow each other.
+    ParakeetForTDT: {'transducer': ('parakeet_tdt', WRITTEN),
+                     'transducer-h': ('parakeet_tdt', dict(SHORTLY, durations=[0, 1, 2], num_decoder_layers=1))},
+    ParakeetForRNNT: {'transducer-j': ('parakeet_rnnt', dict(SHORTLY, max_symbols_per_step=4))},
     AutoModelForAudioClassification: {
         'bands-b': ('wav2vec2-bert', dict(BANDED, position_embeddings_type='relative', layer_norm_eps=1e-2,
                                           use_weighted_layer_sum=True))},
 }
 
 
+def transducer_answers(model, seed):
+    g = torch.Generator().manual_seed(seed)
+    n = model.config.vocab_size
+    frames, ids = torch.randn(2, 40, 16, generator=g), torch.randint(0, n, (2, 3), generator=g)
+    mask = torch.ones(2, 40, dtype=torch.long)
+    mask[1, 30:] = 0
+    model.generation_config.decoder_start_token_id = model.config.blank_token_id
+    if hasattr(model.config, 'durations'):  # which are no pieces
+        model.generation_config.suppress_tokens = list(range(n, n + len(model.config.durations)))
+    with torch.no_grad():
+        found = {'frames': frames, 'mask': mask, 'decoder_input_ids': ids,
+                 'logits': model(frames, attention_mask=mask, decoder_input_ids=ids).logits}
+        for i, name in enumerate(('first', 'second')):
+            made = model.generate(frames[i:i + 1], attention_mask=mask[i:i + 1]).sequences[0]
+            found[name] = made[made != model.config.blank_token_id]
+    return {k: v.numpy().astype(np.float32 if v.is_floating_point() else np.int32) for k, v in found.items()}
+
+
 def band_answers(model, _, seed):
+    if hasattr(model, 'joint'):
+        return transducer_answers(model, seed)
     frames = torch.randn(2, 20, 16, generator=torch.Generator().manual_seed(seed))
     mask = torch.ones(2, 20, dtype=torch.long)
     mask[1, 14:] = 0

@@ -7,6 +7,7 @@ import { type CausalLM, loadModel } from '../src/models/index.js';
 import type { PictureLanguage } from '../src/models/pictures/picture-language.js';
 import type { Seq2Seq } from '../src/models/seq2seq/seq2seq.js';
 import type { VisionModel } from '../src/models/vision/vision-model.js';
+import type { ParakeetTransducer } from '../src/models/sound/transducer.js';
 import type { SoundEncoder } from '../src/models/sound/wav2vec2.js';
 import type { Module } from '../src/nn/module.js';
 import type { Device } from '../src/tensor/device.js';
@@ -34,7 +35,14 @@ export const KINDS: readonly KindRow[] = [
   ['tokens', tokenHeads, 'encoder', (model: TextEncoder, of) => model.tokenLogits(textOf(of))],
   ['seq2seq', pairs, 'seq2seq', answered],
   ['vision', seeing, 'vision', (model: VisionModel, of) => model.forward(of('pixels'))],
-  ['sound', hearing, 'sound', (model: SoundEncoder, of) => model.forward(of('frames') ?? of('samples'))],
+  [
+    ...(['sound', hearing, 'sound'] as const),
+    // A transducer also reads what was written.
+    (model: SoundEncoder | ParakeetTransducer, of) =>
+      'lstm' in model
+        ? model.forward(of('frames'), undefined, of('decoder_input_ids'))
+        : model.forward(of('frames') ?? of('samples')),
+  ],
   ['speech', writers, 'speech', answered],
   [
     ...(['pictures', readers, 'image-text-to-text'] as const),

@@ -9,6 +9,7 @@ import { loadModel } from '../src/models/load.js';
 import type { ConformerEncoder } from '../src/models/sound/conformer-encoder.js';
 import type { Moonshine } from '../src/models/sound/moonshine.js';
 import type { Parakeet } from '../src/models/sound/parakeet.js';
+import type { ParakeetTransducer } from '../src/models/sound/transducer.js';
 import type { SpectrogramTransformer } from '../src/models/sound/spectrogram-transformer.js';
 import type { SoundEncoder } from '../src/models/sound/wav2vec2.js';
 import type { WhisperClassifier } from '../src/models/sound/whisper-encoder.js';
@@ -24,7 +25,7 @@ const open = (name: string, more: object = {}): SoundEncoder =>
     { kind: 'sound', device: 'cpu' },
   ).model;
 
-for (const name of Object.keys(hearing).filter((n) => !/^(ast|bands|whisper|parakeet)/.test(n)))
+for (const name of Object.keys(hearing).filter((n) => !/^(ast|bands|whisper|parakeet|transducer)/.test(n)))
   test(`sound ${name}: the numbers of transformers, alone and padded behind`, () =>
     scope(() =>
       noGrad(() => {
@@ -112,6 +113,32 @@ for (const name of Object.keys(hearing).filter((n) => n.startsWith('parakeet')))
         assert.deepEqual(model.pieces(...second), best[0]);
         assert.throws(() => model.forward(frames.narrow(2, 0, 9)), /the model takes \(batch, frames, 16\)/);
         model.dispose();
+      }),
+    ));
+
+for (const name of Object.keys(hearing).filter((n) => n.startsWith('transducer')))
+  test(`sound ${name}: the numbers of transformers for moments and what was written, and the pieces of each sound`, () =>
+    scope(() =>
+      noGrad(() => {
+        const folder = familyFolder(name, (f) => f, hearing);
+        const { model } = loadModel<ParakeetTransducer>(folder, { kind: 'sound', device: 'cpu' });
+        const of = (key: string): Tensor => answerOf(name, key, 'sound');
+        const [frames, mask, want] = ['frames', 'mask', 'logits'].map(of);
+        const got = model.forward(frames, mask, of('decoder_input_ids'));
+        assert.deepEqual(got.shape, want.shape);
+        model.heard(frames, mask).real.forEach((n, i) => {
+          const [a, b] = [got, want].map((x) => x.narrow(0, i, 1).narrow(1, 0, n));
+          assert.ok(a.sub(b).abs().max().item() / want.abs().max().item() <= 1e-4, `row ${i}`);
+        });
+        for (const [i, row] of ['first', 'second'].entries()) {
+          const alone = [frames, mask].map((x) => x.narrow(0, i, 1)) as [Tensor, Tensor];
+          assert.deepEqual(model.pieces(...alone), of(row).toArray(), row);
+        }
+        assert.throws(() => model.pieces(frames, mask), /pieces of one sound, not of 2/);
+        model.dispose();
+        const odd = familyFolder(name, (f) => ({ ...f, config: { ...f.config, durations: [1, 2] } }), hearing);
+        if (name !== 'transducer-j')
+          assert.throws(() => loadModel(odd, { device: 'cpu' }), /durations is \[1, 2\]; 0, 1, 2 and so on are served/);
       }),
     ));
 

@@ -8,6 +8,7 @@ import { Config } from '../src/models/files/config.js';
 import { LetterSpeech, SoundClassifier } from '../src/models/index.js';
 import { EvenedMel } from '../src/models/sound/evened-mel.js';
 import { Parakeet } from '../src/models/sound/parakeet.js';
+import type { ParakeetTransducer } from '../src/models/sound/transducer.js';
 import { findGolden, missingGolden } from '../src/parity/golden.js';
 import { tensor } from '../src/tensor/create.js';
 import type { Device } from '../src/tensor/device.js';
@@ -63,6 +64,18 @@ for (const [name, { text, scores, spelt = [] }] of Object.entries(heard))
       model.dispose();
     }
   });
+
+test('of a transducer the same piece twice is two pieces, and neither nothing nor padding is spelt', {
+  skip,
+}, async () => {
+  const dir = familyFolder('transducer', (f) => f, hearing);
+  for (const [file, json] of Object.entries(heard.parakeet.files)) writeFileSync(join(dir, file), JSON.stringify(json));
+  const model = await LetterSpeech.load(dir, { device: 'cpu' });
+  assert.match(await model.transcribe(samplesOf('parakeet')), /^[a-z'., ]+$/);
+  (model.model as ParakeetTransducer).pieces = () => [0, 3, 3, 19, 2, 2, 0];
+  assert.equal(await model.transcribe(samplesOf('parakeet')), 'thettss the');
+  model.dispose();
+});
 
 for (const { name: on, device, missing } of testDevices('cpu,sim:32'))
   test(`letters and classes of sounds in f16 on ${on} are those of f32, and no tensor is left`, {

@@ -64,6 +64,7 @@ import { CLAP_FAMILIES } from './sound/clap.js';
 import { CONFORMER_FAMILIES } from './sound/conformer-encoder.js';
 import { SOUND_FAMILIES } from './sound/wav2vec2.js';
 import { PARAKEET_FAMILIES } from './sound/parakeet.js';
+import { TRANSDUCER_FAMILIES } from './sound/transducer.js';
 import { MOONSHINE_FAMILIES } from './sound/moonshine.js';
 import { WHISPER_FAMILIES } from './sound/whisper.js';
 
@@ -92,6 +93,7 @@ export const MODELS: readonly ModelRow[] = [
   ...SOUND_FAMILIES,
   ...CONFORMER_FAMILIES,
   ...PARAKEET_FAMILIES,
+  ...TRANSDUCER_FAMILIES,
   ...CLAP_FAMILIES,
   ...SPECTROGRAM_FAMILIES,
   ...VIT_FAMILIES,

@@ -19,6 +19,12 @@ interface FoldingConfig {
   /** So many convolutions step over moments and bands. */
   readonly steps: number;
 }
+/** The half that hears: its layers, how frames become moments, and what these are multiplied by. */
+export interface EarsConfig {
+  readonly config: ConformerConfig;
+  readonly folding: FoldingConfig;
+  readonly scale: number;
+}
 const stepped = (n: number, { kernel, stride }: FoldingConfig): number =>
   Math.floor((n + 2 * Math.floor((kernel - 1) / 2) - kernel) / stride) + 1;
 
@@ -63,16 +69,15 @@ function realMask(counts: readonly number[], t: number, like: Tensor): Tensor {
   return tensor(data, { shape: [counts.length, t], device: like.device }).cast(like.dtype);
 }
 
-/** Log-mel spectrograms (b, t, bins) to a number a piece of words for each moment. */
-export class Parakeet extends Module {
+/** What Parakeet's kinds have in common: log-mel spectrograms (b, t, bins) become moments. */
+export abstract class ParakeetEars extends Module {
   readonly folding: Folding;
   readonly blocks: readonly ConformerBlock[];
-  readonly letters: Conv1d;
   /** Bands of a frame. */
   readonly bins: number;
   readonly #config: ConformerConfig;
   readonly #scale: number;
-  constructor(vb: VarBuilder, c: ConformerConfig, folding: FoldingConfig, scale: number, pieces: number) {
+  constructor(vb: VarBuilder, { config: c, folding, scale }: EarsConfig) {
     super();
     this.#config = c;
     this.#scale = scale;
@@ -80,8 +85,11 @@ export class Parakeet extends Module {
     const e = vb.pp('encoder');
     this.folding = new Folding(e.pp('subsampling'), folding, c.width);
     this.blocks = Array.from({ length: c.layers }, (_, i) => new ConformerBlock(named(e.pp('layers', i)), c));
-    this.letters = conv1d(c.width, pieces, 1, vb.pp('ctc_head'));
   }
+  /** Logits of pieces. */
+  abstract forward(frames: Tensor, mask?: Tensor): Tensor;
+  /** Of one sound: the likeliest pieces. */
+  abstract pieces(frames: Tensor, mask: Tensor): number[];
   /** Vectors of moments (b, t, width), and how many of each row are real; the mask (b, frames) is 1 for those heard. */
   heard(frames: Tensor, mask?: Tensor): { readonly x: Tensor; readonly real: readonly number[] } {
     const [b, t, bins] = frames.shape;
@@ -97,6 +105,15 @@ export class Parakeet extends Module {
     const real = mask && realMask(folded.real, x.shape[1], x).ne(0);
     for (const block of this.blocks) x = block.forward(x, places, real);
     return { x, real: folded.real };
+  }
+}
+
+/** A number a piece of words for each moment. */
+export class Parakeet extends ParakeetEars {
+  readonly letters: Conv1d;
+  constructor(vb: VarBuilder, ears: EarsConfig, pieces: number) {
+    super(vb, ears);
+    this.letters = conv1d(ears.config.width, pieces, 1, vb.pp('ctc_head'));
   }
   /** Logits of pieces, (b, moments, pieces). */
   forward(frames: Tensor, mask?: Tensor): Tensor {
@@ -135,8 +152,8 @@ const named = (layer: VarBuilder): VarBuilder =>
     return `${lead}${part.replace(found, own)}`;
   });
 
-function parakeet(c: Config, source: ModelSource): Parakeet {
-  c.ignore('ctc_loss_reduction', 'ctc_zero_infinity');
+/** What a config says of the half that hears. */
+export function earsOf(c: Config, source: ModelSource): EarsConfig {
   const e = c.inner('encoder_config');
   if (!e) throw new UnsupportedError(`${c.where}: there is no encoder_config`);
   e.ignoreBooks();
@@ -168,6 +185,10 @@ function parakeet(c: Config, source: ModelSource): Parakeet {
     stride: e.count('subsampling_conv_stride', 2, 2),
   };
   const scale = e.flag('scale_input', true) ? Math.sqrt(width) : 1;
-  return new Parakeet(source.builder, config, folding, scale, c.count('vocab_size', 1025, 1));
+  return { config, folding, scale };
+}
+function parakeet(c: Config, source: ModelSource): Parakeet {
+  c.ignore('ctc_loss_reduction', 'ctc_zero_infinity');
+  return new Parakeet(source.builder, earsOf(c, source), c.count('vocab_size', 1025, 1));
 }
 export const PARAKEET_FAMILIES: readonly ModelRow[] = [{ kind: 'sound', types: ['parakeet_ctc'], build: parakeet }];

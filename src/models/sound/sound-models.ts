@@ -17,7 +17,8 @@ import { loadModel } from '../load.js';
 import { loadTokenizer } from '../../tokenizers/index.js';
 import { EvenedMel } from './evened-mel.js';
 import { Loudness } from './loudness.js';
-import { Parakeet } from './parakeet.js';
+import { ParakeetEars } from './parakeet.js';
+import { ParakeetTransducer } from './transducer.js';
 import { SpectrogramTransformer } from './spectrogram-transformer.js';
 import { SoundEncoder } from './wav2vec2.js';
 import { WhisperClassifier } from './whisper-encoder.js';
@@ -112,7 +113,7 @@ function byLetters(model: SoundEncoder, c: Config, dir: string): Hearer {
     spell: (ids) => spelt(ids, letters),
   };
 }
-function byPieces(model: Parakeet, c: Config, dir: string): Hearer {
+function byPieces(model: ParakeetEars, c: Config, dir: string): Hearer {
   const mel = new EvenedMel(c);
   if (mel.bins !== model.bins)
     throw new UnsupportedError(`${c.where}: makes frames of ${mel.bins} bands; the model hears ${model.bins}`);
@@ -124,7 +125,7 @@ function byPieces(model: Parakeet, c: Config, dir: string): Hearer {
   return {
     ids: (sound) => {
       const { data, frames, heard } = mel.of(samplesOf(sound, mel.rate));
-      const { weight } = model.letters;
+      const { weight } = model.folding.out;
       return scope(() =>
         noGrad(() => {
           const x = tensor(data, { shape: [1, frames, mel.bins], device: weight.device }).cast(weight.dtype);
@@ -134,18 +135,24 @@ function byPieces(model: Parakeet, c: Config, dir: string): Hearer {
       );
     },
     spell: (ids) => {
-      const text = tokenizer.decode(ids.filter((id, i) => id !== ids[i - 1] && id !== blank));
+      const own = model instanceof ParakeetTransducer ? [blank, model.blank] : [blank];
+      // Of a piece a moment the same one after the other are one.
+      const once = model instanceof ParakeetTransducer ? ids : ids.filter((id, i) => id !== ids[i - 1]);
+      const text = tokenizer.decode(once.filter((id) => !own.includes(id)));
       return tidy ? tidied(text) : text;
     },
   };
 }
 
-/** Speech to text by letters or pieces of words, one a moment (CTC: wav2vec 2.0, HuBERT, UniSpeech, Parakeet). */
+/**
+ * Speech to text by letters or pieces of words, one a moment (CTC: wav2vec 2.0, HuBERT, UniSpeech, Parakeet) or as many
+ * as a moment has (Parakeet's transducers, RNN-T and TDT).
+ */
 export class LetterSpeech {
   /** The network itself. */
-  readonly model: SoundEncoder | Parakeet;
+  readonly model: SoundEncoder | ParakeetEars;
   readonly #hearer: Hearer;
-  constructor(model: SoundEncoder | Parakeet, hearer: Hearer) {
+  constructor(model: SoundEncoder | ParakeetEars, hearer: Hearer) {
     this.model = model;
     this.#hearer = hearer;
   }
@@ -154,10 +161,10 @@ export class LetterSpeech {
     const dir = await modelPath(name, options);
     return wholeOrNothing(() => {
       const { model } = loadModel(dir, { ...options, kind: 'sound' });
-      if (!(model instanceof SoundEncoder || model instanceof Parakeet))
+      if (!(model instanceof SoundEncoder || model instanceof ParakeetEars))
         throw new ArgumentError(`${dir}: the model has no head for letters that takes samples`);
       const c = extractorOf(dir);
-      const hearer = model instanceof Parakeet ? byPieces(model, c, dir) : byLetters(model, c, dir);
+      const hearer = model instanceof ParakeetEars ? byPieces(model, c, dir) : byLetters(model, c, dir);
       c.refuseUnread();
       return new LetterSpeech(model, hearer);
     });
