@@ -167,18 +167,23 @@ WICK_FN void flat_groups(F f, u64 first, u32 apart, u32 scalars, D* out, const S
   }
 }
 
+/** Among the bits that say which operands are one element: blocks go from the end. */
+constexpr u32 BACKWARDS = 1u << 31;
 /**
  * BLOCK threads, each with up to IN_FLIGHT bytes of every operand: few where memory is all that matters, more where
- * arithmetic has to be hidden.
+ * arithmetic has to be hidden. Launches of operands larger than a cache go by turns from their beginning and from their
+ * end, where the cache still holds what the launch before has touched last.
  */
 template <int BLOCK, int IN_FLIGHT, class F, class D, class S0, class S1, class S2, class S3>
 WICK_FN void flat(F f, u64 n, u32 scalars, D* out, const S0* p0, const S1* p1, const S2* p2, const S3* p3) {
+  const bool backwards = scalars & BACKWARDS;
+  scalars &= ~BACKWARDS;
   constexpr int most =
       larger(larger(bytes_of<D>, bytes_of<S0>), larger(bytes_of<S1>, larger(bytes_of<S2>, bytes_of<S3>)));
   constexpr int E = group_elements(bytes_of<D>, most);
   constexpr int U = larger(1, IN_FLIGHT / (E * most));
   constexpr u64 tile = (u64)BLOCK * E * U;
-  const u64 base = blockIdx.x * tile;
+  const u64 base = (backwards ? gridDim.x - 1 - blockIdx.x : blockIdx.x) * tile;
   const bool s0 = scalars & 1, s1 = scalars & 2, s2 = scalars & 4, s3 = scalars & 8;
   const bool aligned = group_aligned<D, E>(out) && (s0 || group_aligned<S0, E>(p0)) &&
                        (s1 || group_aligned<S1, E>(p1)) && (s2 || group_aligned<S2, E>(p2)) &&

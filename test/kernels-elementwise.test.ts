@@ -6,6 +6,8 @@ import { type DType, DTYPE, NUMBERS, type Value } from '../src/base/dtype.js';
 import { castValue } from '../src/ops/movement.js';
 import { Layout } from '../src/base/layout.js';
 import { ArgBuffer } from '../src/driver/args.js';
+import type { GpuBackend } from '../src/backends/gpu/gpu.js';
+import { Device, scope, Tensor, tensor } from '../src/index.js';
 import { magicDivisor, packElementwise, planElementwise } from '../src/backends/gpu/elementwise.js';
 import {
   castChain,
@@ -269,3 +271,37 @@ test('every variant is generated for one input, and all but the transposes for m
   assert.equal(elementwiseUnit([rowChain(row('add'), 'f32')]).entries.length, VARIANTS.length - 2);
   assert.ok(NUMBERS.every((d) => elementwiseUnit([rowChain(row('add'), d)], ['flat']).entries.length === 1));
 });
+
+for (const name of ['sim:32', 'sim:64'])
+  test(`large results are made by turns from their beginning and from their end, ${name}`, () => {
+    const device = Device.get(name);
+    const gpu = (device.backend as GpuBackend).context;
+    const from: boolean[] = [];
+    const { launch } = gpu;
+    gpu.launch = function (...args: Parameters<typeof launch>) {
+      from.push(new DataView(gpu.args.bytes().slice(8, 12).buffer).getUint32(0, true) >>> 31 === 1);
+      return launch.apply(this, args);
+    };
+    try {
+      scope(() => {
+        const n = 2 ** 22 + 5;
+        const host = Float32Array.from({ length: n }, (_, i) => (i % 1021) - 500);
+        const x = Tensor.from(host, { device });
+        from.length = 0;
+        const results = [x.neg(), x.mul(x), x.narrow(0, 3, n - 3).neg(), x.maximum(tensor([0], { device }))];
+        assert.equal(new Set(from.slice(0, 2)).size, 2, 'by turns');
+        const wanted = [(v: number) => -v, (v: number) => v * v, (v: number) => -v, (v: number) => Math.max(v, 0)];
+        for (const [k, t] of results.entries()) {
+          const first = k === 2 ? 3 : 0;
+          t.dataSync().forEach((v, i) => {
+            if (Number(v) !== wanted[k](host[i + first])) assert.fail(`result ${k}, element ${i}: ${v}`);
+          });
+        }
+        from.length = 0;
+        for (const t of [x.narrow(0, 0, 4096), x.narrow(0, 8, 4096)]) t.neg();
+        assert.deepEqual(from, [false, false], 'small ones from their beginning');
+      });
+    } finally {
+      gpu.launch = launch;
+    }
+  });

@@ -313,6 +313,18 @@ function packScalar(args: ArgBuffer, dtype: DType, value: Value): void {
 
 // ---- running ----
 
+/** Bytes of a result from which launches go by turns from its beginning and from its end (kernels/elementwise.hip). */
+const TURNED_FROM = 2 ** 24;
+const BACKWARDS = 2 ** 31;
+/** Whether the last such launch of a device went backwards. */
+const turned = new WeakMap<GpuContext, boolean>();
+function direction(gpu: GpuContext, bytes: number): number {
+  if (bytes < TURNED_FROM) return 0;
+  const now = !(turned.get(gpu) ?? true);
+  turned.set(gpu, now);
+  return now ? BACKWARDS : 0;
+}
+
 /** Functions belong to a device, so the quick way to the flat one is kept by device. */
 const flatFns = new WeakMap<GpuContext, Map<Prepared, Fn>>();
 
@@ -382,7 +394,7 @@ export function launchChain(gpu: GpuContext, { chain: p, inputs, out, scalars }:
     args
       .reset()
       .u64(size)
-      .u32(splats)
+      .u32(splats + direction(gpu, size * bytesOf(p.chain.output)))
       .pointer(out.memory.address + out.layout.offset * bytesOf(p.chain.output));
     for (let i = 0; i < inputs.length; i++)
       args.pointer(inputs[i].memory.address + inputs[i].layout.offset * bytesOf(p.chain.inputs[i]));
