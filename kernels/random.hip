@@ -1,6 +1,6 @@
 // Uniform and normal random numbers from Philox4x32-10: bit for bit what src/ops/random.ts defines, however the work is
 // cut. A Philox block gives four elements of the 24-bit uniform stream, two of the others.
-#include "portable.h"
+#include "block.h"
 
 struct Words {
   u32 w[4];
@@ -122,6 +122,26 @@ WICK_FN void uniform(u64 n, u64 seed, u64 offset, const u64* fed, double lo, dou
   constexpr bool wide = same<S, double>;
   constexpr u32 per = wide ? 2 : 4, V = pack_size<S>;
   const u32 skip = (u32)(offset % per);
+  // In [0, 1) every number of 24 bits is a float, below the largest that there may be.
+  if constexpr (same<S, float>)
+    if (lo == 0 && span == 1 && skip == 0 && aligned16(out)) {
+      constexpr u32 TURNS = 2;
+      const u64 step = blockDim.x;
+      for (u64 g = (u64)blockIdx.x * TURNS * step + threadIdx.x; g < (n + 3) / 4; g += (u64)gridDim.x * TURNS * step)
+#pragma unroll
+        for (u32 t = 0; t < TURNS; t++) {
+          const u64 at = (g + t * step) * 4;
+          if (at >= n) break;
+          const Words r = philox((offset + at) / 4, 0, seed);
+          float u[4];
+#pragma unroll
+          for (u32 k = 0; k < 4; k++) u[k] = (float)(r.w[k] >> 8) * 0x1p-24f;
+          if (at + 4 <= n) store_v<4>(out + at, u);
+          else
+            for (u32 k = 0; at + k < n; k++) out[at + k] = u[k];
+        }
+      return;
+    }
   if (skip == 0 && aligned16(out)) {
     // As many blocks a thread as fill a store of 16 bytes.
     GRID_STRIDE(t, (n + V - 1) / V) {
@@ -150,40 +170,42 @@ WICK_FN void uniform(u64 n, u64 seed, u64 offset, const u64* fed, double lo, dou
   }
 }
 
-/** u = (M + 1/2) 2^-52 of the normal stream, from the two words of an element: M. */
-WICK_FN u64 normal_bits(u32 a, u32 b) { return (u64)(a >> 6) << 26 | b >> 6; }
-/** The quantile of that u in double, every step rounded on its own. */
-WICK_FN double exact_quantile(u64 m) {
+/** The quantile of u = (M + 1/2) 2^-52 in double, every step rounded on its own; M from the two words of an element. */
+WICK_FN double exact_quantile(u32 a, u32 b) {
+  const u64 m = (u64)(a >> 6) << 26 | b >> 6;
   const double u = mul_rn(add_rn((double)m, 0.5), 0x1p-52), q = add_rn(u, -0.5);
   return is_central(q) ? central_quantile(q) : outer_quantile(u);
 }
 
-// Quantiles by a table: |2u - 1| or 1 - |2u - 1|, whichever is less, lies in an octave, an octave has 64 intervals, and
+// Quantiles by a table: |2u - 1| or 1 - |2u - 1|, whichever is less, lies in an octave, an octave has 128 intervals, and
 // an interval a cubic in single precision about its middle (src/backends/gpu/random.ts makes the table). It is off by
-// 2^-29.4 of the quantile at most: where both ends of what is possible round to the same number, that is the number.
-// One in twenty is left to exact_quantile.
-constexpr u32 TABLE_SMALL = 6, TABLE_NEAR = 8, TABLE_WORDS = 4 * 64 * (TABLE_SMALL + TABLE_NEAR);
+// 2^-30 of the middle's quantile at most: where both ends of what is possible round to the same number, that is the
+// number. One in forty is left to exact_quantile.
+constexpr u32 TABLE_SMALL = 8, TABLE_NEAR = 10, TABLE_WORDS = 4 * 128 * (TABLE_SMALL + TABLE_NEAR);
+constexpr float DOUBT = 0x1.1p-30f;
 struct Between {
   float middle, low, high;  // |quantile| is between middle + low and middle + high
 };
 /** False where the table does not reach. */
-WICK_FN bool quantile_between(u64 m, const u32* table, Between& q) {
-  const i64 twice = (i64)(2 * m + 1) - (1ll << 52);
-  const u64 x = (u64)(twice < 0 ? -twice : twice), t = (1ull << 52) - x;
-  const bool near = t < x;  // near the ends of (0, 1)
-  const u64 z = near ? t : x;
-  const float head = (float)(u32)(z >> 27), rest = (float)((u32)z & 0x7ffffffu);
-  const u32 bits = bits_as<u32>(head), octaves = near ? TABLE_NEAR : TABLE_SMALL;
-  const i32 at = (i32)(bits >> 17) - (i32)((127 + 24 - octaves) * 64);
-  const float v = fmaf(rest, 0x1p-27f, head - bits_as<float>((bits & 0xfffe0000u) | 0x10000u));
+WICK_FN bool quantile_between(u32 a, u32 b, const u32* table, Between& q) {
+  // With the first bit of M gone and the others turned where the second is set, 24 bits and 26 behind them are half of
+  // the lesser of the two, in units of 2^-51.
+  const u32 turn = (u32)((i32)(a << 1) >> 31);
+  const bool near = (i32)(a ^ a << 1) >= 0;  // the ends of (0, 1)
+  const u32 top = (a ^ turn) << 2 >> 8;
+  const float head = (float)top, behind = bits_as<float>(0x3f800000u | (b ^ turn) >> 9) - 1.0f;
+  const u32 bits = bits_as<u32>(head);
+  const float v = (head - bits_as<float>((bits & 0xffff0000u) | 0x8000u)) + behind;
+  const bool there = top >= 1u << (24 - (near ? TABLE_NEAR : TABLE_SMALL));
+  const u32 base = (127 + 24 - TABLE_SMALL) * 128, other = (127 + 24 - TABLE_NEAR) * 128 - 128 * TABLE_SMALL;
   u32 c[4];
-  split_words(((const word4*)table)[at < 0 ? 0 : at + (near ? (i32)(64 * TABLE_SMALL) : 0)], c);
+  split_words(((const word4*)table)[there ? (bits >> 16) - (near ? other : base) : 0], c);
   const float cube = fmaf(bits_as<float>(c[3] << 16), v, bits_as<float>(c[2]));
   const float off = fmaf(fmaf(cube, v, bits_as<float>(c[1])), v, bits_as<float>(c[3] & 0xffff0000u));
   q.middle = bits_as<float>(c[0]);
-  const float doubt = q.middle * (1.75f * 0x1p-30f);
+  const float doubt = q.middle * DOUBT;
   q.low = off - doubt, q.high = off + doubt;
-  return at >= 0;
+  return there;
 }
 /** The number that all of them round to, if there is one. STANDARD: mean 0 and standard deviation 1. */
 template <bool STANDARD, class S>
@@ -203,7 +225,7 @@ WICK_FN bool number_between(const Between& q, bool below, double mean, double st
     return to_compute(out) == to_compute(other) && signbitg(to_compute(out)) == signbitg(to_compute(other));
   }
 }
-constexpr u32 QUICK_BLOCK = 256, QUICK_EACH = 4, QUICK_TILE = 2 * QUICK_BLOCK * QUICK_EACH;
+constexpr u32 QUICK_BLOCK = 512, QUICK_EACH = 4, QUICK_TILE = 2 * QUICK_BLOCK * QUICK_EACH;
 /** The numbers of `normal`, four at a time by the table; what it does not settle is put aside and done side by side. */
 template <bool STANDARD, class S>
 WICK_FN void quick_normal(u64 n, u64 seed, u64 offset, const u64* fed, const u64* words, double mean, double std,
@@ -211,7 +233,7 @@ WICK_FN void quick_normal(u64 n, u64 seed, u64 offset, const u64* fed, const u64
   __shared__ __attribute__((aligned(16))) u32 table[TABLE_WORDS];
   __shared__ u16 left[QUICK_TILE];
   __shared__ u32 count;
-  for (u32 i = threadIdx.x; i < TABLE_WORDS; i += QUICK_BLOCK) table[i] = (u32)words[i];
+  for (u32 i = threadIdx.x; i < TABLE_WORDS / 4; i += QUICK_BLOCK) ((word4*)table)[i] = ((const word4*)words)[i];
   if (fed) seed = fed[0], offset += fed[1];
   const u32 skip = (u32)(offset % 2);
   const bool whole = skip == 0 && aligned16(out);
@@ -228,10 +250,10 @@ WICK_FN void quick_normal(u64 n, u64 seed, u64 offset, const u64* fed, const u64
         const Words r = philox((offset - skip + base + at + k) / 2, 2, seed);
 #pragma unroll
         for (u32 j = 0; j < 2; j++) {
-          const u64 m = normal_bits(r.w[2 * j], r.w[2 * j + 1]);
+          const u32 a = r.w[2 * j], b = r.w[2 * j + 1];
           Between q;
-          const bool there = quantile_between(m, table, q);
-          const bool sure = number_between<STANDARD>(q, (m >> 51) == 0, mean, std, made[k + j]);
+          const bool there = quantile_between(a, b, table, q);
+          const bool sure = number_between<STANDARD>(q, (i32)a >= 0, mean, std, made[k + j]);
           if (!there || !sure) open |= 1u << (k + j);
         }
       }
@@ -266,7 +288,7 @@ WICK_FN void quick_normal(u64 n, u64 seed, u64 offset, const u64* fed, const u64
       const u64 e = offset + i;
       const Words r = philox(e / 2, 2, seed);
       const bool odd = e % 2;
-      const double q = exact_quantile(normal_bits(odd ? r.w[2] : r.w[0], odd ? r.w[3] : r.w[1]));
+      const double q = exact_quantile(odd ? r.w[2] : r.w[0], odd ? r.w[3] : r.w[1]);
       out[i] = round_to<S>(add_rn(mean, mul_rn(std, q)));
     }
   }
@@ -383,4 +405,57 @@ template <class S> WICK_FN void happen(u64 n, u64 seed, u64 offset, const S* p, 
     return from_compute<S>((compute_t<S>)(u < share ? 1 : 0));
   });
   if (bad) *wrong = 1;
+}
+
+struct Lower {
+  template <class A> WICK_MEMBER A operator()(A a, A b) const { return b < a ? b : a; }
+};
+constexpr i64 NOBODY = 0x7fffffffffffffff;
+/**
+ * Clocks that ring after -ln(1 - u) / weight: which of a chunk of a row rings first, the lower one of two. Grid
+ * (chunks, rows), block 256. `wrong` where a weight is negative, infinite or NaN.
+ */
+template <class S>
+WICK_FN void first_ring(const S* x, double* when, i64* who, u32* wrong, u64 n, u64 size, u64 seed, u64 offset) {
+  __shared__ double times[WAVE_SLOTS];
+  __shared__ i64 places[WAVE_SLOTS];
+  const u64 row = blockIdx.y, from = blockIdx.x * size, to = from + size < n ? from + size : n;
+  const u64 base = offset + row * n;
+  double best = 1e308 * 1e308;
+  i64 first = NOBODY;
+  bool bad = false;
+  ROLLED
+  for (u64 block = (base + from) / 2 + threadIdx.x; 2 * block < base + to; block += 256) {
+    const Words r = philox(block, 1, seed);
+#pragma unroll
+    for (u32 k = 0; k < 2; k++) {
+      const u64 i = 2 * block + k - base;
+      if (i < from || i >= to) continue;  // before the first element it wraps, and is beyond the last
+      const double w = (double)to_compute(x[row * n + i]);
+      bad = bad || !(w >= 0 && w < 1e308 * 1e308);
+      const double u = ((double)(r.w[2 * k] >> 5) * 67108864.0 + (double)(r.w[2 * k + 1] >> 6)) * 0x1p-53;
+      // -ln(1 - u) is u at least: most need no logarithm.
+      if (!(w > 0) || u > best * w * (1 + 1e-14)) continue;
+      const double rings = -logg(1.0 - u) / w;
+      if (rings < best || (first == NOBODY && rings == best)) best = rings, first = (i64)i;
+    }
+  }
+  const double soonest = group_reduce(best, 256, times, Lower());
+  first = group_reduce(best == soonest ? first : NOBODY, 256, places, Lower());
+  if (bad) *wrong = 1;
+  if (threadIdx.x == 0) when[row * gridDim.x + blockIdx.x] = soonest, who[row * gridDim.x + blockIdx.x] = first;
+}
+/** The first of each row's chunks, a thread a row; `wrong` where no clock rings. */
+WICK_FN void join_rings(const double* when, const i64* who, i64* out, u32* wrong, u64 rows, u64 chunks) {
+  GRID_STRIDE(row, rows) {
+    double best = when[row * chunks];
+    i64 first = who[row * chunks];
+    ROLLED
+    for (u64 c = 1; c < chunks; c++) {
+      const double t = when[row * chunks + c];
+      if (t < best || first == NOBODY) best = t, first = who[row * chunks + c];
+    }
+    if (first == NOBODY) *wrong = 1;
+    out[row] = first;
+  }
 }

@@ -73,7 +73,7 @@ WICK_FN void cumsum_packs(const S* src, S* dst, const compute_t<S>* offsets, i64
     carry += total;
   }
 }
-constexpr int SUMS_AHEAD = 8;  // loads under way, added in the order of places
+constexpr int SUMS_AHEAD = 8;  // loads under way
 template <class S>
 WICK_FN void cumsum_sums(const S* src, typename TotalOf<S>::sum* sums, i64 n, i64 size, bool reverse) {
   typedef typename TotalOf<S>::sum A;
@@ -81,17 +81,18 @@ WICK_FN void cumsum_sums(const S* src, typename TotalOf<S>::sum* sums, i64 n, i6
   const i64 row = blockIdx.y, from = (i64)blockIdx.x * size, to = from + size < n ? from + size : n;
   const S* line = src + row * n;
   A sum = 0;
-  i64 i = from + threadIdx.x;
+  // From the end, so that caches hold the beginning when the running sums are made from there.
+  const i64 whole = from + (to - from) / (SUMS_AHEAD * 256) * (SUMS_AHEAD * 256);
   ROLLED
-  for (; i + (SUMS_AHEAD - 1) * 256 < to; i += SUMS_AHEAD * 256) {
+  for (i64 i = whole + threadIdx.x; i < to; i += 256) sum += (A)to_compute(line[reverse ? n - 1 - i : i]);
+  ROLLED
+  for (i64 i = whole - SUMS_AHEAD * 256 + threadIdx.x; i >= from; i -= SUMS_AHEAD * 256) {
     S v[SUMS_AHEAD];
 #pragma unroll
     for (int e = 0; e < SUMS_AHEAD; e++) v[e] = line[reverse ? n - 1 - (i + e * 256) : i + e * 256];
 #pragma unroll
     for (int e = 0; e < SUMS_AHEAD; e++) sum += (A)to_compute(v[e]);
   }
-  ROLLED
-  for (; i < to; i += 256) sum += (A)to_compute(line[reverse ? n - 1 - i : i]);
   sum = group_sum(sum, 256, slots);
   if (threadIdx.x == 0) sums[row * gridDim.x + blockIdx.x] = sum;
 }

@@ -310,6 +310,9 @@ const trained: Call[] = [
       {},
     ],
   ]),
+  ...each([3, 65536], [2048, 2049, 65536]).map(
+    ([rows, cols]): Call => ['firstToRing', [[rows, cols]], { seed: 7n, offset: 8n, p: 0 }],
+  ),
   ...[16384, 16385, 2 ** 21 - 1, 2 ** 21 + 1].map(
     (rows): Call => ['nllLoss', [[rows, 8], ids(rows)], { ignore: -100, smoothing: 0, reduction: 'sum' }],
   ),

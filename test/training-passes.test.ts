@@ -152,6 +152,27 @@ for (const name of DEVICES) {
         }
         assert.throws(() => dropout(randn([3], { device }), 1.5), /dropout: probability 1.5/);
       });
+    for (const dtype of ['f32', 'bf16', 'f16', 'f64'] as const)
+      test(`an index drawn from each row is the one that its ops draw, ${dtype}`, () => {
+        for (const [rows, n, offset] of [
+          [3, 35, 0],
+          [5, 6001, 3],
+          [1, 20_011, 8],
+        ]) {
+          const x = rand([rows, n], { seed: 4, device: Device.cpu() }).affine(1, -0.4).relu().cast(dtype);
+          const [here, there] = [new Generator(5, offset), new Generator(5, offset)];
+          const [got, want] = [
+            x.to(device).multinomial(1, { generator: here }),
+            x.multinomial(1, { generator: there }),
+          ];
+          assert.deepEqual(got.shape, [rows, 1]);
+          assert.deepEqual([...got.dataSync()], [...want.dataSync()]);
+          assert.equal(here.offset, there.offset);
+          for (const wrong of [x.affine(0, 0), x.affine(-1, 0), x.affine(NaN, 0)])
+            assert.throws(() => wrong.to(device).multinomial(1, { generator: here }), { code: 'E_ARGUMENT' });
+          assert.equal(here.offset, there.offset);
+        }
+      });
     for (const dtype of ['f32', 'bf16', 'f16'] as const)
       test(`the sum of squares, ${dtype}`, () => {
         for (const n of [1, 1000, 70_001]) {

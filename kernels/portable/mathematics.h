@@ -248,7 +248,13 @@ template <class S, class P, class Q> WICK_FN common_t<P, Q> ming(P left, Q right
 }
 
 /** High 32 bits of a product: what divisions by precomputed magic numbers and Philox need. */
-WICK_FN u32 mulhi32(u32 a, u32 b) { return (u32)((u64)a * b >> 32); }
+WICK_FN u32 mulhi32(u32 a, u32 b) {
+#ifdef WICK_NVIDIA
+  return __umulhi(a, b);
+#else
+  return (u32)((u64)a * b >> 32);
+#endif
+}
 WICK_FN u64 mulhi64(u64 a, u64 b) {
 #ifdef WICK_HOST
   return (u64)((unsigned __int128)a * b >> 64);

@@ -27,6 +27,18 @@ template <int N> WICK_FN float single_poly(const float (&c)[N], float x) {
   return y;
 }
 
+/** 1 / x of a normal float, roughly. */
+WICK_FN float about_recip(float x) {
+#ifdef WICK_NVIDIA
+  float r;
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(x));
+  return r;
+#elif defined(WICK_AMD)
+  return __builtin_amdgcn_rcpf(x);
+#else
+  return 1.0f / x;
+#endif
+}
 /** ln of a normal positive float and a little more, to 2^-29. */
 WICK_FN Two two_log(Two x) {
   const float series[10] = {0.333333332813f,  -0.24999990248f, 0.200000099542f,  -0.16668004342f, 0.142865330601f,
@@ -35,7 +47,7 @@ WICK_FN Two two_log(Two x) {
   const float m = bits_as<float>(bits_as<u32>(x.head) - ((u32)power << 23)), f = m - 1.0f, k = (float)power;
   const float square = f * f, cube = square * f;
   // The argument's tail is x.tail / x.head of 1.
-  const float more = x.tail == 0.0f ? 0.0f : x.tail / x.head;
+  const float more = x.tail * about_recip(x.head);
   const Two s = two_sum(f, -0.5f * square);
   const float rest = fmaf(-0.5f, fmaf(f, f, -square), fmaf(cube, single_poly(series, f), more)) + s.tail;
   const Two whole = two_sum(k * 0.693115234375f, s.head);

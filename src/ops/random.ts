@@ -23,7 +23,7 @@ import { rows, type Call, type ErrorSample, type RefTensor, type Sample, type Si
 declare module './op.js' {
   interface KernelFacts {
     /** How the numbers are distributed. */
-    random: { readonly distribution: 'uniform' | 'normal' | 'dropout' | 'bernoulli' };
+    random: { readonly distribution: 'uniform' | 'normal' | 'dropout' | 'bernoulli' | 'rings' };
   }
 }
 
@@ -61,6 +61,13 @@ const high = (v: bigint): number => Number((v >> 32n) & 0xffffffffn);
 /** What f makes of each number of the 24-bit stream beside a tensor of that shape. */
 export function besideUniform(shape: Shape, p: BesideParams, f: (u: number, i: number) => void): void {
   eachDraw({ ...p, shape, dtype: 'f32' }, STREAM.uniform24, 1, (i, a) => f((a >>> 8) * 2 ** -24, i));
+}
+
+/** The same of the 53-bit stream. */
+export function besideFine(shape: Shape, p: BesideParams, f: (u: number, i: number) => void): void {
+  eachDraw({ ...p, shape, dtype: 'f64' }, STREAM.uniform53, 2, (i, a, b) =>
+    f(((a >>> 5) * 2 ** 26 + (b >>> 6)) * 2 ** -53, i),
+  );
 }
 
 /** Upper half of a 32 x 32 bit product. */

@@ -6,7 +6,7 @@ import { formatShape } from '../base/shape.js';
 import { numbers } from './kernel-row.js';
 import { secondGrad } from './matmul.js';
 import { type GradContext, type Grads, type KernelRow, type RefTensor, type Sig, ulps } from './op.js';
-import { type BesideParams, besideUniform } from './random.js';
+import { besideFine, type BesideParams, besideUniform } from './random.js';
 import { RECURRENT_ROWS } from './recurrent.js';
 
 declare module './op.js' {
@@ -482,6 +482,34 @@ export const bernoulliRow: KernelRow<any> = {
   },
 };
 
+/** A draw from each row of weights: whose clock, of that rate, rings first; and whether a row is none of weights. */
+export const ringsRow: KernelRow<any> = {
+  ...common,
+  name: 'firstToRing',
+  serves: 'multinomial',
+  family: 'random',
+  kernel: { distribution: 'rings' },
+  dtypes: REALS,
+  formula: 'the least of -ln(1 - u) / x by row',
+  noGrad: 'the result is an index',
+  samples: () => [{ inputs: [{ shape: [3, 35], domain: [0, 1] }], params: BESIDE }],
+  infer: ([x]: readonly Sig[]): readonly Sig[] => [
+    { shape: [x.shape[0]], dtype: 'i64' },
+    { shape: [], dtype: 'u32' },
+  ],
+  reference: ([x]: readonly RefTensor[], [out, wrong]: readonly RefTensor[], params: BesideParams): void => {
+    const n = x.shape[1];
+    const best = new Array<number>(x.shape[0]).fill(Infinity);
+    out.data.fill(-1n);
+    besideFine(x.shape, params, (u, i) => {
+      const [row, w] = [Math.floor(i / n), numbers(x)[i]];
+      const rings = w > 0 ? -Math.log(1 - u) / w : Infinity;
+      if (rings < best[row]) [best[row], out.data[row]] = [rings, BigInt(i % n)];
+    });
+    wrong.data[0] = numbers(x).every((v) => v >= 0 && v < Infinity) && !out.data.includes(-1n) ? 0 : 1;
+  },
+};
+
 export const TRAINING_ROWS: readonly KernelRow<any>[] = [
   crossEntropyRow,
   classSlopesRow,
@@ -495,5 +523,6 @@ export const TRAINING_ROWS: readonly KernelRow<any>[] = [
   adamRow,
   dropoutRow,
   bernoulliRow,
+  ringsRow,
   ...RECURRENT_ROWS,
 ];

@@ -8,7 +8,7 @@ import { noGrad } from './autograd.js';
 import { fuse } from './fuse.js';
 import { defaultGenerator, Generator } from './random.js';
 import type { Tensor } from './tensor.js';
-import { happened } from './training.js';
+import { firstToRing, happened } from './training.js';
 
 const OPTIONS = ['dtype', 'requiresGrad', 'generator', 'seed'];
 /** What the tensor itself does not say. */
@@ -55,13 +55,15 @@ const ringing = fuse((drawn: Tensor, w: Tensor) => {
 /** 1 where what was drawn is below the probability, in its dtype. */
 const happens = fuse((drawn: Tensor, p: Tensor) => drawn.lt(p.cast(drawn.dtype)).cast(p.dtype));
 
+const streamOf = ({ generator, seed }: DrawOptions): Generator =>
+  generator ?? (seed === undefined ? defaultGenerator : new Generator(seed));
+const rowsOf = (x: Tensor): Tensor => x.reshape([-1, x.shape[x.rank - 1]]);
 /** 1 with the probability that each element gives, else 0, in the tensor's dtype; no gradient flows. */
 export function bernoulli(x: Tensor, options: DrawOptions = {}): Tensor {
   requireOptions('bernoulli', options, ['generator', 'seed']);
   if (!isFloat(x.dtype)) throw new DTypeError(`bernoulli: probabilities are floats, not ${x.dtype}`);
   const p = x.detach();
-  const stream = options.generator ?? (options.seed === undefined ? defaultGenerator : new Generator(options.seed));
-  const quick = noGrad(() => happened(p, stream));
+  const quick = noGrad(() => happened(p, streamOf(options)));
   if (quick) return quick;
   if (quick === null || (p.size > 0 && !isProbability(p).min().item()))
     throw new ArgumentError('bernoulli: the tensor holds numbers that are not probabilities from 0 to 1');
@@ -79,7 +81,9 @@ export function multinomial(x: Tensor, count: number, options: MultinomialOption
   if (!Number.isSafeInteger(count) || count < 1)
     throw new ArgumentError(`multinomial: ${count} draws; it takes a whole number from 1`);
   const own = x.detach();
-  const possible = chances(own).sum([-1], false).min().item();
+  const quick = count === 1 && !replacement ? noGrad(() => firstToRing(rowsOf(own), streamOf(options))) : undefined;
+  if (quick) return quick.reshape([...x.shape.slice(0, -1), 1]);
+  const possible = quick === null ? 0 : chances(own).sum([-1], false).min().item();
   if (!(possible > 0))
     throw new ArgumentError('multinomial: weights must be finite, none negative, and some of each row above 0');
   const device = x.device;

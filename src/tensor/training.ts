@@ -18,6 +18,7 @@ import {
   lossRow,
   NORM_GRADS,
   nllRow,
+  ringsRow,
   type LossParams,
   squaresRow,
   swigluGradRow,
@@ -232,17 +233,24 @@ export function droppedOut(x: Tensor, p: number, generator: Generator = defaultG
   const offset = generator.take(size) - (fed?.start ?? 0n);
   return apply(DROPOUT, fed ? [x, fed.words] : [x], { seed: generator.seed, offset, p })[0];
 }
-/** 1 with the probability of each element; null where one is none, undefined where a device has no kernel for it. */
-export function happened(x: Tensor, generator: Generator): Tensor | null | undefined {
+/** What a kernel draws beside x; null where it says that x is none of what it takes, undefined where there is none. */
+function drawnBeside(row: KernelRow<any>, x: Tensor, generator: Generator): Tensor | null | undefined {
   const { device, dtype, size } = x;
   if (!(generator instanceof Generator) || innermost() || stepRecording() || size === 0) return undefined;
-  if (!has(device, bernoulliRow, dtype)) return undefined;
+  if (!has(device, row, dtype)) return undefined;
   const { seed, offset: before } = generator;
-  const [out, wrong] = apply(bernoulliRow, [x], { seed, offset: generator.take(size), p: 0 });
+  if (before >= 2n ** 62n) return undefined; // kernels count on from there
+  const [out, wrong] = apply(row, [x], { seed, offset: generator.take(size), p: 0 });
   if (wrong.item() === 0) return out;
   generator.offset = before;
   return null;
 }
+/** 1 with the probability of each element, else 0; null where one is no probability. */
+export const happened = (x: Tensor, generator: Generator): Tensor | null | undefined =>
+  drawnBeside(bernoulliRow, x, generator);
+/** An index drawn from each row of weights; null where a row is none of weights. */
+export const firstToRing = (x: Tensor, generator: Generator): Tensor | null | undefined =>
+  drawnBeside(ringsRow, x, generator);
 
 /** The sum of squares as a 0-d f32 tensor; nothing is recorded. */
 export function squaredNorm(x: Tensor): Tensor {

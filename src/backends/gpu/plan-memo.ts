@@ -14,8 +14,11 @@ import type { KeptPlan } from './run-plan.js';
 const KEPT = 2048;
 /** No kernel asks for more than addresses that are multiples of 256. */
 const ALIGNMENT = 256;
-/** Chains find their kernels by layout as it is, and users' functions may answer otherwise the next time. */
-const NOT_KEPT: ReadonlySet<RunRow['family']> = new Set(['elementwise', 'cast', 'copy', 'custom']);
+/**
+ * Chains find their kernels by layout as it is, users' functions may answer otherwise the next time, and no two draws
+ * are of the same numbers.
+ */
+const NOT_KEPT: ReadonlySet<RunRow['family']> = new Set(['elementwise', 'cast', 'copy', 'custom', 'random']);
 
 interface Kept extends KeptPlan {
   readonly key: readonly unknown[];

@@ -114,7 +114,7 @@ export class Slot implements Memory {
 export const FAULT = { fault: true } as const;
 /** Numbers that a kernel reads from device memory, 64 bits each; uploaded once per content. */
 export interface Uploaded {
-  readonly upload: readonly number[];
+  readonly upload: readonly (number | bigint)[];
   /** What they are known by, where they are so many that comparing them takes time. */
   readonly name?: string;
 }
