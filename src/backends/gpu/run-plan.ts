@@ -334,4 +334,5 @@ function uploaded(gpu: GpuContext, key: string, make: () => Uint8Array): Address
   }
   return memory.address;
 }
-const words = (values: readonly number[]): Uint8Array => new Uint8Array(BigInt64Array.from(values, BigInt).buffer);
+const words = (values: readonly (number | bigint)[]): Uint8Array =>
+  new Uint8Array(BigInt64Array.from(values, BigInt).buffer);
