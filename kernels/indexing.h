@@ -11,6 +11,13 @@ template <class I> WICK_FN i64 place(I id, u64 n, u32* fault) {
   }
   return (i64)id;
 }
+/** The same where indices below 0 count from the end. */
+template <class I> WICK_FN i64 place_from_end(I id, u64 n, u32* fault, u32 wrap) {
+  if constexpr (I(-1) < I(0)) {
+    if (wrap && id < 0) return place((i64)id + (i64)n, n, fault);
+  }
+  return place(id, n, fault);
+}
 /** What stands for an element that is not there: 0 for the sentinel (-1), all bits set for a bad index (-2). */
 template <class W> WICK_FN W absent(i64 at) {
   W bad;

@@ -8,6 +8,8 @@
 //
 //   select_rows      rows of `words` words (of 16, 8, 4, 2 or 1 bytes), `lanes` threads a row: out[l, j] = src[l, ids[j
 //                    * step]]
+//                    what names no row is that of `rest`, where there is one; with `wrap` indices below 0 count from
+//                    the end, here and in gather_lanes
 //   store_rows       the same rows the other way, in place: dst[ids[j]] = src[j]
 //   gather_any       any layouts and any smaller index shape; info: dims, ids strides, src strides (0 along dim)
 //   gather_lanes     the same a lane along the last dimension at a time, whose place is found once for all of it
@@ -15,16 +17,17 @@
 
 /** Rows are moved as words, so dtypes do not matter, only the largest word that divides a row and its addresses. */
 template <class W, class I>
-WICK_FN void select_rows(const I* ids, i64 step, const W* src, W* dst, u32* fault, i64 left, i64 src_dim, i64 ids_dim,
-                         i64 words, u32 lanes) {
+WICK_FN void select_rows(const I* ids, i64 step, const W* src, const W* rest, W* dst, u32* fault, i64 left, i64 src_dim,
+                         i64 ids_dim, i64 words, u32 lanes, u32 wrap) {
   const RowWalk walk(lanes);
   EACH_ROW(walk, row, live, left * ids_dim) {
     if (live) {
-      const i64 l = row / ids_dim, at = place(ids[(row - l * ids_dim) * step], (u64)src_dim, fault);
-      const W* from = src + (l * src_dim + (at < 0 ? 0 : at)) * words;
+      const i64 l = row / ids_dim, at = place_from_end(ids[(row - l * ids_dim) * step], (u64)src_dim, fault, wrap);
+      const bool none = at < 0 && !(rest && at == -1);
+      const W* from = at >= 0 ? src + (l * src_dim + at) * words : rest + row * words;
       W* to = dst + row * words;
       i64 w = walk.lane;
-      if (at < 0) ROLLED
+      if (none) ROLLED
       for (; w < words; w += lanes) to[w] = absent<W>(at);
       ROLLED
       for (; w + 3 * (i64)lanes < words; w += 4 * (i64)lanes) {
@@ -67,7 +70,7 @@ WICK_FN void gather_any(const I* ids, const W* src, W* dst, u32* fault, const u6
 constexpr u32 LANE_THREADS = 256, LANE_EACH = 4;
 template <class I, class W>
 WICK_FN void gather_lanes(const I* ids, const W* src, W* dst, u32* fault, const u64* info, u32 rank, u64 lanes,
-                          u64 count, u64 ids_step, u64 src_step, u64 dim_size, u64 dim_stride, u32 across) {
+                          u64 count, u64 ids_step, u64 src_step, u64 dim_size, u64 dim_stride, u32 across, u32 wrap) {
   constexpr u32 PART = LANE_THREADS * LANE_EACH;
   const u64 parts = (count + PART - 1) / PART;
   ROLLED
@@ -89,7 +92,7 @@ WICK_FN void gather_lanes(const I* ids, const W* src, W* dst, u32* fault, const 
     }
     i64 at[LANE_EACH];
 #pragma unroll
-    for (u32 u = 0; u < LANE_EACH; u++) at[u] = place(found[u], dim_size, fault);
+    for (u32 u = 0; u < LANE_EACH; u++) at[u] = place_from_end(found[u], dim_size, fault, wrap);
     W v[LANE_EACH];
 #pragma unroll
     for (u32 u = 0; u < LANE_EACH; u++)

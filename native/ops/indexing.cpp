@@ -3,6 +3,7 @@
 #include <cinttypes>
 #include <cmath>
 #include <cstdlib>
+#include <cstring>
 #include <type_traits>
 
 #include "ops.h"
@@ -26,7 +27,8 @@ int64_t largest(int dtype) {
 }
 
 // All indices in row-major order as places in [0, n), NONE for the sentinel. The memory is the caller's to free.
-Status places(const Call& c, const char* op, const Operand& ids, int64_t n, int64_t** result) {
+// With `wrap`, those below 0 count from the end.
+Status places(const Call& c, const char* op, const Operand& ids, int64_t n, int64_t** result, bool wrap = false) {
   const int64_t count = ids.size(), none = largest(ids.dtype);
   int64_t* out = static_cast<int64_t*>(malloc((size_t)(count + 1) * 8));
   if (!out) return fail(c, NO_MEMORY, "%s: no memory for %" PRId64 " indices", op, count);
@@ -41,8 +43,12 @@ Status places(const Call& c, const char* op, const Operand& ids, int64_t n, int6
   }
   runStrided(isa->cast[ids.dtype][I64], &ids, 1, wide, nullptr);
   for (int64_t i = 0; i < count; i++) {
-    if (out[i] == none) out[i] = NONE;
-    else if (out[i] < 0 || out[i] >= n) {
+    if (out[i] == none) {
+      out[i] = NONE;
+      continue;
+    }
+    if (wrap && out[i] < 0) out[i] += n;
+    if (out[i] < 0 || out[i] >= n) {
       Status status =
           fail(c, BAD_INDEX,
                "%s: index %" PRId64 " at position %" PRId64 " is out of range for a dimension of size %" PRId64, op,
@@ -85,11 +91,15 @@ Status gather(const Call& c, const void*) {
 }
 
 // An operand as left x n x right around dim, with strides that may not merge: rows of `right` are copied by a walk.
-Status indexSelect(const Call& c, const void*) {
+// Where no row is named it is that of a third operand, if there is one, which is copied first.
+Status indexSelect(const Call& c, const void* data) {
   const Operand &x = c.in(0), &ids = c.in(1), &out = c.out();
   const int dim = (int)c.integer(0), bytes = x.bytes();
+  const char* op = data ? static_cast<const char*>(data) : "indexSelect";
+  const bool others = c.inputs > 2;
   int64_t* at = nullptr;
-  if (Status s = places(c, "indexSelect", ids, x.shape[dim], &at)) return s;
+  if (Status s = places(c, op, ids, x.shape[dim], &at, strcmp(op, "take") == 0)) return s;
+  if (others) copyStrided(c.in(2), out);
   int64_t left = 1, right = 1, size = 1;
   bool dense = true;
   for (int d = x.rank - 1; d > dim; d--) {
@@ -109,7 +119,7 @@ Status indexSelect(const Call& c, const void*) {
         char* to = out.data + i * right * bytes;
         const int64_t place = at[i % count];
         if (place == NONE) {
-          memset(to, 0, right * bytes);
+          if (!others) memset(to, 0, right * bytes);
           continue;
         }
         Walk outer(dim, x.shape, stride, 1, i / count);
@@ -377,6 +387,8 @@ WICK_OPS(indexing) = {{"gather", gather, nullptr},
                       {"storeRows", storeRows, nullptr},
                       {"expertRows", expertRows, nullptr},
                       {"scatterExtreme", write, &SCATTER_EXTREME},
+                      {"takeWrapped", indexSelect, "take"},
+                      {"indexSelectOr", indexSelect, "indexCopy"},
                       {nullptr, nullptr, nullptr}};
 
 }  // namespace wick

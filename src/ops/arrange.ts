@@ -44,12 +44,15 @@ export function onDiagonal(x: Tensor, rows: number, cols: number, k: number): Te
   return here.where(x.indexSelect(-1, from).unsqueeze(-1).broadcastTo(shape), x.constant(0));
 }
 
-/** Negative indices count from the end. */
-function wrapped(op: string, index: Tensor, n: number): Tensor {
+function wide(op: string, index: Tensor): Tensor {
   if (!INDEX_DTYPES.some((d) => d === index.dtype))
     throw new DTypeError(`${op}: indices are ${index.dtype}; they must be one of ${INDEX_DTYPES.join(', ')}`);
-  const wide = index.cast('i64');
-  return index.dtype.startsWith('u') ? wide : wide.lt(0).where(wide.affine(1, n), wide);
+  return index.cast('i64');
+}
+/** Negative indices count from the end. */
+function wrapped(op: string, index: Tensor, n: number): Tensor {
+  const all = wide(op, index);
+  return index.dtype.startsWith('u') ? all : all.lt(0).where(all.affine(1, n), all);
 }
 
 /**
@@ -269,11 +272,7 @@ export const arrangeOps = rows({
     ...row('elements by their number in row-major order', [
       { inputs: [s(3, 4), ids([2, 3], 11)], args: [{ input: 1 }] },
     ]),
-    compose: (x: Tensor, index: Tensor): Tensor =>
-      x
-        .flatten()
-        .indexSelect(0, wrapped('take', index, x.size).flatten())
-        .reshape(index.shape),
+    compose: (x: Tensor, index: Tensor): Tensor => x.flatten().takeWrapped(0, index.flatten()).reshape(index.shape),
   }),
   asStrided: composite({
     ...row(

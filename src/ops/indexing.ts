@@ -1,7 +1,7 @@
 // Reading and writing at indices: gather, scatter, rows by number, slices. The index dtype's largest value means "no
 // element".
-import { DTYPES, maxInt, NUMBERS, type DType } from '../base/dtype.js';
-import { ArgumentError, ShapeError } from '../base/errors.js';
+import { DTYPES, maxInt, NUMBERS, type DType, type Value } from '../base/dtype.js';
+import { ArgumentError, DTypeError, ShapeError } from '../base/errors.js';
 import { formatShape, normalizeDim, sizeOf, type Shape } from '../base/shape.js';
 import type { Tensor } from '../tensor/tensor.js';
 import type { Operand } from './elementwise.js';
@@ -36,6 +36,8 @@ declare module './op.js' {
     index: {
       readonly kind: 'select' | 'gather' | 'scatter' | 'extreme' | 'indexAdd' | 'sliceScatter' | 'store' | 'experts';
       readonly add?: boolean;
+      /** Indices below 0 count from the end. */
+      readonly wrap?: true;
     };
   }
 }
@@ -216,6 +218,114 @@ export const indexing = rows({
         says: /indices \[2, 2\] has rank 2; it takes rank 1/,
       },
       ...badIndices([2], 'i64', -1),
+    ],
+  }),
+
+  takeWrapped: kernel({
+    internal: true,
+    serves: 'take',
+    family: 'index',
+    mixed: true,
+    kernel: { kind: 'select', wrap: true },
+    engineParams: ['dim'],
+    formula: 'out[i] = x[ids[i]] along dim, where indices below 0 count from the end',
+    dtypes: DTYPES,
+    candle: { none: 'Candle has none of it' },
+    differs: SENTINEL,
+    ulp: 0,
+    infer: ([x, ids]: readonly Sig[], { dim }: DimParams): readonly Sig[] => {
+      normalizeDim('take', dim, x.shape.length);
+      requireIndex('take', ids);
+      if (ids.dtype !== 'i64') throw new DTypeError(`take: indices are ${ids.dtype}, not i64`);
+      requireRank('take', 'indices', ids.shape, 1, '(n)');
+      return [{ shape: replaceDim(x.shape, dim, ids.shape[0]), dtype: x.dtype }];
+    },
+    reference: ([x, ids]: readonly RefTensor[], [out]: readonly RefTensor[], { dim }: DimParams): void => {
+      const { left, n, right } = lanes(x.shape, dim);
+      const sentinel = maxInt(ids.dtype);
+      const from = (id: Value): Value => (id < 0 ? BigInt(id) + BigInt(n) : id);
+      const places = ids.data.map((id, at) => placeOf('take', from(id), at, n, sentinel));
+      for (let l = 0, to = 0; l < left; l++) {
+        for (const p of places)
+          for (let r = 0; r < right; r++) out.data[to++] = p < 0 ? 0 : x.data[(l * n + p) * right + r];
+      }
+    },
+    grad: ({ inputs: [x, ids], grad, params: { dim } }: GradContext<DimParams>): Grads => [
+      zerosFor(x).indexAdd(dim, ids.lt(0).where(ids.affine(1, x.shape[dim]), ids), grad),
+      undefined,
+    ],
+    args: (x: Tensor, dim: number, ids: Tensor): Call<DimParams> => ({ inputs: [x, ids], params: { dim } }),
+    samples: (): readonly Sample<DimParams>[] => [
+      { inputs: [{ shape: [5, 4] }, { shape: [7], dtype: 'i64', ints: [-5, 4] }], params: { dim: 0 } },
+      { inputs: [{ shape: [40] }, { shape: [300], dtype: 'i64', ints: [-40, 39] }], params: { dim: 0 } },
+      { inputs: [{ shape: [3, 7] }, ids([300], 7, 'i64')], params: { dim: 1 } },
+    ],
+    errors: (): readonly ErrorSample<DimParams>[] => [
+      {
+        inputs: [{ shape: [3] }, { shape: [1], dtype: 'i64', ints: [-4, -4] }],
+        params: { dim: 0 },
+        code: 'E_INDEX',
+        says: /index -1 at position 0 is out of range for a dimension of size 3/,
+      },
+    ],
+  }),
+
+  indexSelectOr: kernel({
+    internal: true,
+    serves: 'indexCopy',
+    family: 'index',
+    mixed: true,
+    kernel: { kind: 'select' },
+    engineParams: ['dim'],
+    formula: 'out[i] = x[ids[i]] along dim, and rest[i] where ids[i] is the largest of its dtype',
+    dtypes: DTYPES,
+    candle: { none: 'Candle has none of it' },
+    ulp: 0,
+    noGrad: 'indexCopy says which of the two it comes from',
+    infer: ([x, ids, rest]: readonly Sig[], { dim }: DimParams): readonly Sig[] => {
+      normalizeDim('indexCopy', dim, x.shape.length);
+      requireIndex('indexCopy', ids);
+      requireRank('indexCopy', 'indices', ids.shape, 1, '(n)');
+      requireSameDType('indexCopy', [x, rest]);
+      const shape = replaceDim(x.shape, dim, ids.shape[0]);
+      if (formatShape(rest.shape) !== formatShape(shape))
+        throw new ShapeError(`indexCopy: the others ${formatShape(rest.shape)} must be ${formatShape(shape)}`);
+      return [{ shape, dtype: x.dtype }];
+    },
+    reference: ([x, ids, rest]: readonly RefTensor[], [out]: readonly RefTensor[], { dim }: DimParams): void => {
+      const { left, n, right } = lanes(x.shape, dim);
+      const sentinel = maxInt(ids.dtype);
+      const places = ids.data.map((id, at) => placeOf('indexCopy', id, at, n, sentinel));
+      for (let l = 0, to = 0; l < left; l++) {
+        for (const p of places)
+          for (let r = 0; r < right; r++, to++) out.data[to] = p < 0 ? rest.data[to] : x.data[(l * n + p) * right + r];
+      }
+    },
+    args: (x: Tensor, dim: number, ids: Tensor, rest: Tensor): Call<DimParams> => ({
+      inputs: [x, ids, rest],
+      params: { dim },
+    }),
+    samples: (): readonly Sample<DimParams>[] => [
+      {
+        inputs: [
+          { shape: [2, 4] },
+          { shape: [5], dtype: 'i32', values: [1, 2 ** 31 - 1, 0, 1, 2 ** 31 - 1] },
+          { shape: [5, 4] },
+        ],
+        params: { dim: 0 },
+      },
+      {
+        inputs: [{ shape: [3, 2] }, { shape: [4], dtype: 'u8', values: [255, 1, 0, 255] }, { shape: [3, 4] }],
+        params: { dim: 1 },
+      },
+    ],
+    errors: (): readonly ErrorSample<DimParams>[] => [
+      {
+        inputs: [{ shape: [2, 4] }, ids([3], 2, 'i32'), { shape: [2, 4] }],
+        params: { dim: 0 },
+        code: 'E_SHAPE',
+        says: /indexCopy: the others \[2, 4\] must be \[3, 4\]/,
+      },
     ],
   }),
 

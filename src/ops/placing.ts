@@ -122,6 +122,7 @@ export const placingOps = rows({
       // Which slice of src each place takes, the last that names it: slices then move whole.
       const none = x.newFull([x.shape[d]], NO_SLICE, 'i32');
       const taken = none.scatter(0, places.flatten(), x.newArange(places.size, 'i32'));
+      if (!x.requiresGrad && !src.requiresGrad) return src.indexSelectOr(d, taken, x);
       const kept = taken.eq(NO_SLICE).reshape(x.shape.map((n, i) => (i === d ? n : 1)));
       return kept.where(x, src.indexSelect(d, taken));
     },

@@ -24,6 +24,8 @@ export const UNVOUCHED: Readonly<Record<string, string>> = {
   argTop: 'the places of topk, whose numbers PyTorch vouches for',
   sortPairs: 'both results of sort, which PyTorch vouches for',
   argRank: 'the places of median and kthvalue, whose numbers PyTorch vouches for',
+  takeWrapped: 'what take is, which PyTorch vouches for',
+  indexSelectOr: 'what indexCopy is made of, which PyTorch vouches for',
   scatterExtreme: 'what scatterReduce is made of, which PyTorch vouches for',
   flagStarts: 'a part of nonzero, maskedSelect and unique; their numbers in the tests of picking',
   flagPlaces: 'a part of nonzero; its numbers in the tests of picking',

@@ -1,5 +1,6 @@
 // One call of an op for all examples of a vmap: a rule for each family of rows, and the loop over examples where there
 // is none.
+import { maxInt } from '../base/dtype.js';
 import { UnsupportedError } from '../base/errors.js';
 import type { Layout } from '../base/layout.js';
 import { broadcastShapes, type Shape } from '../base/shape.js';
@@ -115,11 +116,18 @@ const INDEX: { readonly [kind: string]: Rule } = {
   sliceScatter: along,
   select: (call) => {
     const { dim } = call.params as { readonly dim: number };
-    const [x, ids] = call.inputs;
-    if (!call.differs(1)) return call.run([call.whole(0), ids], shifted(call.params));
-    if (call.differs(0)) return [call.whole(0).gather(dim + 1, spreadIds(call.whole(1), x.shape, dim))];
-    const flat = call.run([x, call.whole(1).flatten()])[0];
-    return [flat.unflatten(dim, [call.size, ids.shape[0]]).movedim(dim, 0)];
+    const [x, ids, others] = call.inputs;
+    const { wrap } = (call.row as RowOf<'index'>).kernel;
+    const rest = others ? [call.whole(2)] : [];
+    if (!call.differs(1)) return call.run([call.whole(0), ids, ...rest], shifted(call.params));
+    const given = call.whole(1);
+    const own = wrap ? given.lt(0).where(given.affine(1, x.shape[dim]), given) : given;
+    const chosen = call.differs(0)
+      ? call.whole(0).gather(dim + 1, spreadIds(own, x.shape, dim))
+      : x.indexSelect(dim, own.flatten()).unflatten(dim, [call.size, ids.shape[0]]).movedim(dim, 0);
+    if (!others) return [chosen];
+    const none = spreadIds(own.eq(Number(maxInt(own.dtype))), others.shape, dim);
+    return [none.where(rest[0], chosen)];
   },
   indexAdd: (call) => {
     const { dim } = call.params as { readonly dim: number };

@@ -32,8 +32,9 @@ const selectRows = INDEXING.declare({
   body: ({ word, ids }) => ({
     threads: 256,
     params: {
-      ...{ ids: `const ${CTYPE[ids]}*`, step: 'i64', src: `const ${ROW_TYPES[word]}*`, dst: `${ROW_TYPES[word]}*` },
-      ...{ fault: 'u32*', ...typed('i64', 'left', 'src_dim', 'ids_dim', 'words'), lanes: 'u32' },
+      ...{ ids: `const ${CTYPE[ids]}*`, step: 'i64', ...typed(`const ${ROW_TYPES[word]}*`, 'src', 'rest') },
+      ...{ dst: `${ROW_TYPES[word]}*`, fault: 'u32*', ...typed('i64', 'left', 'src_dim', 'ids_dim', 'words') },
+      ...typed('u32', 'lanes', 'wrap'),
     },
     call: 'select_rows',
   }),
@@ -79,7 +80,7 @@ const gatherLanes = INDEXING.declare({
       dst: `${WORDS[bytes]}*`,
       ...WALK,
       ...typed('u64', 'lanes', 'count', 'ids_step', 'src_step', 'dim_size', 'dim_stride'),
-      across: 'u32',
+      ...typed('u32', 'across', 'wrap'),
     },
     call: 'gather_lanes',
   }),
@@ -92,7 +93,8 @@ function rowMoves(count: number, rowBytes: number, ...others: readonly number[])
   return { word, words, lanes, grid: clamp(ceilDiv(count, 256 / lanes), 1, 2 ** 22) };
 }
 /**
- * out[l, j, :] = src[l, ids[j * step], :] over contiguous [left, srcDim, rowBytes]. Buffers: ids, src, dst, fault.
+ * out[l, j, :] = src[l, ids[j * step], :] over contiguous [left, srcDim, rowBytes], or rest[l, j, :] where there is one
+ * and ids name none. Buffers: ids, src, dst, fault, rest.
  * Addresses are multiples of `align`.
  */
 export function selectRowsLaunch(
@@ -103,10 +105,12 @@ export function selectRowsLaunch(
   rowBytes: number,
   step: number,
   align: number,
+  { wrap = false, rest = false }: { readonly wrap?: boolean | undefined; readonly rest?: boolean | undefined } = {},
 ): Launches {
   const { word, words, lanes, grid } = rowMoves(left * idsDim, rowBytes, align);
-  const sizes = { left, src_dim: srcDim, ids_dim: idsDim, words, lanes };
-  const args = { ids: at('ids'), step, ...places('src', 'dst', 'fault'), ...sizes };
+  const sizes = { left, src_dim: srcDim, ids_dim: idsDim, words, lanes, wrap: wrap ? 1 : 0 };
+  const buffers = { ...places('src', 'dst', 'fault'), rest: rest ? at('rest') : 0 } as const;
+  const args = { ids: at('ids'), step, ...buffers, ...sizes };
   return single(launch(selectRows, { word, ids: ids as Ids }, grid, 256, args));
 }
 
@@ -149,7 +153,14 @@ interface Lanes {
   readonly srcStep: number;
 }
 /** Buffers: ids, src, dst (lanes one after another), fault, info. */
-function gatherLanesLaunch(ids: DType, dtype: DType, l: Lanes, dimSize: number, dimStride: number): Launches {
+function gatherLanesLaunch(
+  ids: DType,
+  dtype: DType,
+  l: Lanes,
+  dimSize: number,
+  dimStride: number,
+  wrap = false,
+): Launches {
   const buffers = places('ids', 'src', 'dst', 'fault', 'info');
   const { rank, lanes, count } = l;
   const args = {
@@ -161,6 +172,7 @@ function gatherLanesLaunch(ids: DType, dtype: DType, l: Lanes, dimSize: number, 
     dim_size: dimSize,
     dim_stride: dimStride,
     across: dimStride > 1 && l.srcStep > 0 ? 1 : 0,
+    wrap: wrap ? 1 : 0,
   };
   const grid = clamp(lanes * ceilDiv(count, LANE_PART), 1, 2 ** 22);
   const bytes = bytesOf(dtype) as 1 | 2 | 4 | 8;
@@ -168,21 +180,23 @@ function gatherLanesLaunch(ids: DType, dtype: DType, l: Lanes, dimSize: number, 
 }
 
 /** Whole rows along the last kept dimensions move at copy speed. */
-const select: Plan = (p, _row, [x, ids], [out], { dim }) => {
+const select: Plan = (p, { kernel: { wrap } }, [x, ids, others], [out], { dim }) => {
   const src = p.dense(x);
+  const rest = others && p.dense(others);
   const { shape } = x.layout;
   const rowBytes = sizeOf(shape.slice(dim + 1)) * bytesOf(x.dtype);
   const left = sizeOf(shape.slice(0, dim));
   const step = ids.layout.strides[0] ?? 1;
-  if (rowBytes === bytesOf(x.dtype) && ids.layout.size >= LANE_PAYS) {
+  if (rowBytes === bytesOf(x.dtype) && ids.layout.size >= LANE_PAYS && !rest) {
     const lanes = { rank: 1, lanes: left, count: ids.layout.size, idsStep: step, srcStep: 0 };
     const upload = [left, 0, shape[dim]];
-    const launches = gatherLanesLaunch(ids.dtype, x.dtype, lanes, shape[dim], 1);
+    const launches = gatherLanesLaunch(ids.dtype, x.dtype, lanes, shape[dim], 1, wrap);
     return p.run(launches, { ids, src, dst: out, fault: FAULT, info: { upload } });
   }
-  const align = alignmentOf(src, out);
-  const launches = selectRowsLaunch(ids.dtype, left, shape[dim], ids.layout.size, rowBytes, step, align);
-  p.run(launches, { ids, src, dst: out, fault: FAULT });
+  const align = alignmentOf(src, out, ...(rest ? [rest] : []));
+  const more = { wrap, rest: rest !== undefined };
+  const launches = selectRowsLaunch(ids.dtype, left, shape[dim], ids.layout.size, rowBytes, step, align, more);
+  p.run(launches, { ids, src, rest, dst: out, fault: FAULT });
 };
 
 const gather: Plan = (p, _row, [x, ids], [out], { dim }) => {
