@@ -19,7 +19,7 @@ import { Device } from '../src/tensor/device.js';
 import { scope } from '../src/tensor/scope.js';
 import type { Tensor } from '../src/tensor/tensor.js';
 import { scratch } from './io-support.js';
-import { answerOf, familyFolder, skipFamilies } from './models-support.js';
+import { answerOf, familyFolder, skipFamilies, scenes } from './models-support.js';
 
 test('a model is loaded tensor by tensor: nothing larger than its largest is in host memory, nothing is read twice', {
   skip: skipFamilies,
@@ -182,6 +182,25 @@ for (const [name, change, refused] of CONFIG_WORDS)
         model.dispose();
       }),
   );
+
+test('configs inside others may say what older versions wrote into all of them; other values are refused', {
+  skip: Object.keys(scenes).length === 0 && 'no golden models',
+}, () => {
+  const said = { add_cross_attention: false, is_decoder: false, use_cache: true, tie_word_embeddings: true };
+  const name = Object.keys(scenes).find((n) => scenes[n].config.backbone_config) as string;
+  const open = (more: object): void => {
+    const within = (c: Readonly<Record<string, unknown>>): object => ({ ...(c.backbone_config as object), ...more });
+    const dir = familyFolder(
+      name,
+      (f) => ({ ...f, config: { ...f.config, backbone_config: within(f.config) } }),
+      scenes,
+    );
+    loadModel(dir, { device: 'cpu' }).model.dispose();
+  };
+  open(said);
+  assert.throws(() => open({ is_decoder: true }), /backbone_config.is_decoder is true; nothing here honours/);
+  assert.throws(() => open({ add_cross_attention: true }), /backbone_config.add_cross_attention is true/);
+});
 
 test(
   'names that all begin as a wrapper of PyTorch writes them are those behind it; where one does not, all stay',

@@ -55,6 +55,11 @@ export function mattering(json: Json): Matters {
   return (name) => CONFIG_NAMES.has(name);
 }
 
+/** What older versions wrote into every config inside another, whatever it is for; these values say nothing. */
+const EVERYWHERE: Json = { add_cross_attention: false, is_decoder: false };
+/** And fields that say nothing there whatever their value: a part that shares its words with its head asks for it. */
+const WITHIN = new Set(['use_cache', 'tie_word_embeddings']);
+
 export const isObject = (v: unknown): v is Json => typeof v === 'object' && v !== null && !Array.isArray(v);
 const shown = (v: unknown): string => {
   const text = JSON.stringify(v) ?? 'undefined';
@@ -249,7 +254,7 @@ export class Config {
   refuseUnread(): void {
     for (const [name, value] of Object.entries(this.json)) {
       if (value === null || this.#read.has(name) || (this.#prefix === '' && HARMLESS.has(name))) continue;
-      if (!this.matters(name)) continue;
+      if (!this.matters(name) || EVERYWHERE[name] === value || (this.#prefix !== '' && WITHIN.has(name))) continue;
       throw new UnsupportedError(
         `${this.where}: ${this.#name(name)} is ${shown(value)}; nothing here honours this field, and the model's ` +
           'answers could depend on it',
