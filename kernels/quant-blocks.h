@@ -257,8 +257,11 @@ WICK_FN void fp4_levels(u32 w, u32& low, u32& high) {
 WICK_FN void fp4_levels_paired(u32 w, u32& a, u32& b) {
   look_up_paired(w, 0x03020100u, 0x0c080604u, 0xfdfeff00u, 0xf4f8fafcu, a, b);
 }
-// Half of 2^(e - 127), since the levels are doubled.
-WICK_FN float mxfp4_scale(u8 e) { return bits_as<float>(e < 2 ? 0x00200000u << e : (u32)(e - 1) << 23); }
+/** Half of 2^(e - 127), since the levels are doubled; without an exponent for a normal number the second is larger. */
+WICK_FN float mxfp4_scale(u8 e) {
+  const i32 usual = ((i32)e - 1) * (1 << 23), small = ((i32)e + 1) << 21;
+  return bits_as<float>((u32)(usual > small ? usual : small));
+}
 
 struct IQ4_NL {
   struct Block {
