@@ -290,3 +290,15 @@ WICK_FN void fourier_steps(const FourierThread& t, const Held& held, u64 radices
     if (PASSES > 1 && left == 0 && !s.again) s = {1, roots, true, false}, left = radices;
   }
 }
+/** The same of steps that compilers know, once. */
+template <int E, int SPAN, int N, bool KEPT, int R, int... REST, class T, class Held, class Load, class Store>
+WICK_FN void fourier_known_steps(u32 lane, bool active, const Held& held, const Complex<T>* roots, const Load& load,
+                                 const Store& store) {
+  constexpr bool last = sizeof...(REST) == 0;
+  const FourierThread t = {lane, N / E, N, active};
+  fourier_step<R, E, true>(t, held, FourierStep<T>{SPAN, roots, false, last && !KEPT}, load, store);
+  if constexpr (!last) {
+    constexpr int read = SPAN > 1 ? bits_of(R) * SPAN : 0;
+    fourier_known_steps<E, SPAN * R, N, KEPT, REST...>(lane, active, held, roots + read, load, store);
+  }
+}

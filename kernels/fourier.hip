@@ -111,11 +111,15 @@ template <int KIND, class T> struct FourierWork {
   }
 };
 
-template <class T, int E, bool TWOS, int KIND, bool CHIRP>
+/** KNOWN: the steps, where compilers are to know them, of rows with free places. */
+template <class T, int E, bool TWOS, int KIND, bool CHIRP, int... KNOWN>
 WICK_FN void fourier_rows(const T* re, const T* im, T* out_re, T* out_im, const Complex<T>* roots,
                           const Complex<T>* whole_roots, const Complex<T>* chirp, const Complex<T>* spectrum,
-                          const FourierShape& s) {
+                          const FourierShape& shape) {
   DYNAMIC_SHARED(Complex<T>, room);
+  constexpr int N = sizeof...(KNOWN) > 0 ? (1 * ... * KNOWN) : 0;
+  FourierShape s = shape;
+  if constexpr (N > 0) s.n = N, s.whole = KIND == WHOLE ? N : 2 * N, s.lanes = N / E, s.pad = 4, s.pitch = (N + N / 16) | 1;
   const u32 here = threadIdx.x / s.lanes, lane = threadIdx.x - here * s.lanes;
   const i64 row = (i64)blockIdx.x * s.together + here;
   const bool active = here < s.together && row < s.rows;
@@ -131,7 +135,8 @@ WICK_FN void fourier_rows(const T* re, const T* im, T* out_re, T* out_im, const 
     if (CHIRP && k >= s.whole) return;
     work.result(k, CHIRP ? exchanged(v) * chirp[k] : v);
   };
-  fourier_steps<E, TWOS, CHIRP ? 2 : 1, KIND == HALVES>(t, held, (u64)s.radices, roots, load, store);
+  if constexpr (N > 0) fourier_known_steps<E, 1, N, KIND == HALVES, KNOWN...>(lane, active, held, roots, load, store);
+  else fourier_steps<E, TWOS, CHIRP ? 2 : 1, KIND == HALVES>(t, held, (u64)s.radices, roots, load, store);
   if constexpr (KIND == HALVES) {
     if (!active) return;
     if (s.keep == s.n + 1 && out_re && out_im) {

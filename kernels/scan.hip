@@ -2,10 +2,12 @@
 //
 // Kernels and launches: src/backends/gpu/scan.ts. Small floats add up in float, integers in 64 bits.
 //   cumsum_rows   [rows, n] contiguous: grid (chunks, rows), block 256; one chunk walks its row carrying the sum along;
-//                 with several,
-//                 `offsets` [rows, chunks] says where each begins
+//                 with several, `offsets` [rows, chunks] says where each begins, or what each adds up to (`raw`): a
+//                 block then takes the sum of those before its own
 //   cumsum_packs  the same forwards with 16-byte accesses, n and size multiples of them; the next round is on its way
-//   cumsum_sums   sums of the chunks, same grid; their running sums, exclusive, are cumsum_rows again: grid (1, rows)
+//   cumsum_sums   sums of the chunks, same grid, from their ends, so that caches hold their beginnings when running sums
+//                 are made; where chunks are too many for a block, their running sums are cumsum_rows again: grid
+//                 (1, rows)
 //   cumsum_cols   [outer, n, inner]: a thread a chunk of a column, neighbours read together; with several chunks,
 //                 `offsets` [outer, chunks, inner] says where each begins
 //   cumsum_col_sums  sums of the chunks; their running sums, exclusive, are cumsum_cols again
@@ -13,14 +15,36 @@
 
 constexpr int SCAN_EACH = 4;  // elements a thread and round
 
+/** What stands before a block's chunk; of raw sums there are as many as a round takes at most. */
+template <class A> WICK_FN A before_chunk(const A* offsets, bool raw, A* slots) {
+  if (!offsets) return (A)0;
+  const A* const line = offsets + (i64)blockIdx.y * gridDim.x;
+  if (!raw) return line[blockIdx.x];
+  __shared__ A found;
+  A v[SCAN_EACH], sum = 0, total;
+#pragma unroll
+  for (int e = 0; e < SCAN_EACH; e++) {
+    const u32 i = threadIdx.x * SCAN_EACH + e;
+    v[e] = i < gridDim.x ? line[i] : (A)0;
+    sum += v[e];
+  }
+  A at = block_scan<256>(sum, slots, total);
+#pragma unroll
+  for (int e = 0; e < SCAN_EACH; e++) {
+    if (threadIdx.x * SCAN_EACH + e == blockIdx.x) found = at;
+    at += v[e];
+  }
+  __syncthreads();
+  return found;
+}
 /** Positions count from the end when `reverse`. */
 template <class S, class D>
-WICK_FN void cumsum_rows(const S* src, D* dst, const typename TotalOf<S>::sum* offsets, i64 n, i64 size, bool reverse,
-                         bool exclusive) {
+WICK_FN void cumsum_rows(const S* src, D* dst, const typename TotalOf<S>::sum* offsets, i64 n, i64 size, bool raw,
+                         bool reverse, bool exclusive) {
   typedef typename TotalOf<S>::sum A;
   __shared__ A slots[256 / WICK_WAVE];
   const i64 row = blockIdx.y, from = (i64)blockIdx.x * size, to = from + size < n ? from + size : n;
-  A carry = offsets ? offsets[row * gridDim.x + blockIdx.x] : (A)0;
+  A carry = before_chunk(offsets, raw, slots);
   for (i64 base = from; base < to; base += 256 * SCAN_EACH) {
     A v[SCAN_EACH], sum = 0, total;
 #pragma unroll
@@ -42,17 +66,19 @@ WICK_FN void cumsum_rows(const S* src, D* dst, const typename TotalOf<S>::sum* o
 }
 /** Floats, whose sums are of their own type. */
 template <class S>
-WICK_FN void cumsum_packs(const S* src, S* dst, const compute_t<S>* offsets, i64 n, i64 size, bool exclusive) {
+WICK_FN void cumsum_packs(const S* src, S* dst, const compute_t<S>* offsets, i64 n, i64 size, bool raw,
+                          bool exclusive) {
   typedef compute_t<S> A;
   constexpr int V = pack_size<S>;
   __shared__ A slots[256 / WICK_WAVE];
   const i64 row = blockIdx.y, from = (i64)blockIdx.x * size, to = from + size < n ? from + size : n;
   const S* line = src + row * n;
-  A carry = offsets ? offsets[row * gridDim.x + blockIdx.x] : (A)0, next[V];
+  A next[V];
   i64 mine = from + (i64)threadIdx.x * V;
 #pragma unroll
   for (int e = 0; e < V; e++) next[e] = 0;
   if (mine < to) load_v<V>(line + mine, next);
+  A carry = before_chunk(offsets, raw, slots);
   for (i64 base = from; base < to; base += 256 * V, mine += 256 * V) {
     A v[V], sum = 0, total;
 #pragma unroll
@@ -81,18 +107,29 @@ WICK_FN void cumsum_sums(const S* src, typename TotalOf<S>::sum* sums, i64 n, i6
   const i64 row = blockIdx.y, from = (i64)blockIdx.x * size, to = from + size < n ? from + size : n;
   const S* line = src + row * n;
   A sum = 0;
+<<<<<<< HEAD
   // From the end, so that caches hold the beginning when the running sums are made from there.
   const i64 whole = from + (to - from) / (SUMS_AHEAD * 256) * (SUMS_AHEAD * 256);
   ROLLED
   for (i64 i = whole + threadIdx.x; i < to; i += 256) sum += (A)to_compute(line[reverse ? n - 1 - i : i]);
   ROLLED
   for (i64 i = whole - SUMS_AHEAD * 256 + threadIdx.x; i >= from; i -= SUMS_AHEAD * 256) {
+=======
+  i64 i = to - 1 - threadIdx.x;
+  ROLLED
+  for (; i - (SUMS_AHEAD - 1) * 256 >= from; i -= SUMS_AHEAD * 256) {
+>>>>>>> 04f2efc9 (perf(gpu): steps of powers of two that compilers know, shorter circles of chirps; running sums of a vector in two launches)
     S v[SUMS_AHEAD];
 #pragma unroll
-    for (int e = 0; e < SUMS_AHEAD; e++) v[e] = line[reverse ? n - 1 - (i + e * 256) : i + e * 256];
+    for (int e = 0; e < SUMS_AHEAD; e++) v[e] = line[reverse ? n - 1 - (i - e * 256) : i - e * 256];
 #pragma unroll
     for (int e = 0; e < SUMS_AHEAD; e++) sum += (A)to_compute(v[e]);
   }
+<<<<<<< HEAD
+=======
+  ROLLED
+  for (; i >= from; i -= 256) sum += (A)to_compute(line[reverse ? n - 1 - i : i]);
+>>>>>>> 04f2efc9 (perf(gpu): steps of powers of two that compilers know, shorter circles of chirps; running sums of a vector in two launches)
   sum = group_sum(sum, 256, slots);
   if (threadIdx.x == 0) sums[row * gridDim.x + blockIdx.x] = sum;
 }

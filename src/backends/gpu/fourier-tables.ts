@@ -62,15 +62,14 @@ export const chirp = (dtype: Float, n: number): Constants =>
   constants(dtype, `chirp ${n}`, () => numbersOf(n, (j) => chirpAt(j, n)));
 /**
  * The transform of the mirrored chirp around a circle of m = a * b elements, divided by m: result k1 + a * k2 at
- * place k1 * b + k2.
+ * place k1 * b + k2. It serves the first `most` results of n elements; m is n + most - 1 at least.
  */
-export const chirpSpectrum = (dtype: Float, n: number, a: number, b: number): Constants =>
-  constants(dtype, `chirp's spectrum ${n} ${a} ${b}`, () => {
+export const chirpSpectrum = (dtype: Float, n: number, most: number, a: number, b: number): Constants =>
+  constants(dtype, `chirp's spectrum ${n} ${most} ${a} ${b}`, () => {
     const m = a * b;
     const around = numbersOf(m, (i) => {
-      const away = Math.min(i, m - i);
-      if (away >= n) return [0, 0];
-      const [re, im] = chirpAt(away, n);
+      if (i >= most && m - i >= n) return [0, 0];
+      const [re, im] = chirpAt(i < most ? i : m - i, n);
       return [re / m, -im / m];
     });
     const found = transformed(around, m);
@@ -80,9 +79,28 @@ export const chirpSpectrum = (dtype: Float, n: number, a: number, b: number): Co
     });
   });
 
-/** The transform of a power of two in doubles, halves first. */
+/** The transform in doubles of a power of two, or three of it. */
 function transformed(x: Numbers, n: number): Numbers {
-  const roots = numbersOf(Math.max(1, n / 2), (k) => root(k, n));
+  const roots = numbersOf(n, (k) => root(k, n));
+  if (n % 3 !== 0) return transformedByTwos(x, n, roots);
+  const third = n / 3;
+  const everyThird = numbersOf(third, (k) => [roots[6 * k], roots[6 * k + 1]]);
+  const parts = [0, 1, 2].map((r) => {
+    const some = numbersOf(third, (j) => [x[2 * (3 * j + r)], x[2 * (3 * j + r) + 1]]);
+    return transformedByTwos(some, third, everyThird);
+  });
+  return numbersOf(n, (k) => {
+    let [re, im] = [0, 0];
+    for (let r = 0; r < 3; r++) {
+      const [at, of] = [2 * (k % third), 2 * ((r * k) % n)];
+      const [a, b, c, s] = [parts[r][at], parts[r][at + 1], roots[of], roots[of + 1]];
+      re += a * c - b * s;
+      im += a * s + b * c;
+    }
+    return [re, im];
+  });
+}
+function transformedByTwos(x: Numbers, n: number, roots: Numbers): Numbers {
   let [from, to]: Numbers[] = [x, new Float64Array(x.length)];
   for (let span = 1; span < n; span *= 2) {
     const step = n / 2 / span;

@@ -38,22 +38,65 @@ const SIDES = new Struct('FourierSides', {
 const C_TYPE = { f32: 'float', f64: 'double' } as const;
 /** Elements that a thread holds. */
 const HELD = 16;
-/** Threads of a block: f64 takes twice the registers; the large block serves lengths that a small one cannot hold. */
-const THREADS = { f32: 512, f64: 256 } as const;
+/** Threads of a block; the large one serves lengths that a small one cannot hold. */
+const THREADS = 512;
 const LARGE = 1024;
+const RADICES = { twos: [16, 8, 4, 2], any: [16, 15, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2] } as const;
+const stepsOf = (n: number): 'twos' | 'any' => (n >= HELD && (n & (n - 1)) === 0 ? 'twos' : 'any');
+const lanesOf = (n: number, radices: readonly number[]): number =>
+  Math.max(...radices.map((r) => ceilDiv(n / r, Math.floor(HELD / r))));
+
+interface Steps {
+  readonly radices: readonly number[];
+  /** Threads that hold all elements. */
+  readonly lanes: number;
+}
+const known = new Map<number, Steps>();
+/** What a step too many, and what threads for which a block has none beside it, cost beside a step. */
+const costOf = ({ radices, lanes }: Steps): number =>
+  radices.length + (lanes > THREADS ? 1.5 : 0) + lanes / 1e4 + radices.reduce((a, b) => a + b, 0) / 1e6;
+/** As few steps as there can be, and of those that need the fewest threads; [1] of one element. */
+export function stepsFor(n: number): Steps {
+  let best = known.get(n);
+  if (best) return best;
+  const search = (left: number, most: number, radices: readonly number[]): void => {
+    if (left === 1) {
+      const found = { radices, lanes: lanesOf(n, radices) };
+      if (!best || costOf(found) < costOf(best)) best = found;
+      return;
+    }
+    if (best && radices.length >= costOf(best)) return;
+    for (const r of RADICES[stepsOf(n)]) if (r <= most && left % r === 0) search(left / r, r, [...radices, r]);
+  };
+  if (n === 1) best = { radices: [1], lanes: 1 };
+  else if (stepsOf(n) === 'twos' && n >= HELD * HELD) search(n / HELD, HELD, [HELD]);
+  else search(n, HELD, []);
+  // An odd radix first: its results then lie in different banks without free places.
+  const { radices, lanes } = best!;
+  best = { radices: [...radices.filter((r) => r % 2 === 1), ...radices.filter((r) => r % 2 === 0)], lanes };
+  known.set(n, best);
+  return best;
+}
+/** A byte each, first to last. */
+const wordOf = (radices: readonly number[]): number => radices.reduceRight((word, r) => word * 256 + r, 0);
+
 const KINDS = ['whole', 'halves', 'halves_back'] as const;
 type Kind = (typeof KINDS)[number];
-/** Powers of two need fewer kinds of steps. */
+/** Any, powers of two, which need fewer kinds of steps, and lengths that compilers are told: their steps are known. */
+const KNOWN = [256, 512, 1024, 2048, 4096, 8192, 16384] as const;
+type Known = (typeof KNOWN)[number];
 const STEPS = ['twos', 'any'] as const;
 
 const rows = FOURIER.declare({
-  each: { kind: KINDS, steps: STEPS, chirp: [false, true], large: [false, true], dtype: FLOATS },
-  only: ({ kind, steps, chirp, large, dtype }) =>
-    (!chirp || (kind === 'whole' && steps === 'twos')) && (!large || dtype === 'f32'),
-  symbol: ({ kind, steps, chirp, large, dtype }) =>
-    `fourier_rows_${kind}${steps === 'any' ? '_any' : ''}${chirp ? '_chirp' : ''}${large ? '_large' : ''}_${dtype}`,
-  body: ({ kind, steps, chirp, large, dtype }) => ({
-    threads: large ? LARGE : THREADS[dtype],
+  each: { kind: KINDS, steps: ['any', 'chirp', ...KNOWN], large: [false, true], dtype: FLOATS },
+  only: ({ kind, steps, large, dtype }) =>
+    (steps !== 'chirp' || kind === 'whole') &&
+    (!large || dtype === 'f32') &&
+    (typeof steps !== 'number' || (large === steps > THREADS * HELD && (dtype === 'f32' || steps <= THREADS * HELD))),
+  symbol: ({ kind, steps, large, dtype }) =>
+    `fourier_rows_${kind}_${steps}${large && typeof steps !== 'number' ? '_large' : ''}_${dtype}`,
+  body: ({ kind, steps, large, dtype }) => ({
+    threads: large ? LARGE : THREADS,
     ...(dtype === 'f32' && !large && { beside: 2 }),
     params: {
       ...typed(`const ${C_TYPE[dtype]}*`, 're', 'im'),
@@ -61,7 +104,9 @@ const rows = FOURIER.declare({
       ...typed(`const Complex<${C_TYPE[dtype]}>*`, 'roots', 'whole_roots', 'chirp', 'spectrum'),
       s: SHAPE,
     },
-    call: `fourier_rows<${C_TYPE[dtype]}, ${HELD}, ${steps === 'twos'}, ${kind.toUpperCase()}, ${chirp}>`,
+    call:
+      `fourier_rows<${C_TYPE[dtype]}, ${HELD}, ${steps === 'chirp'}, ${kind.toUpperCase()}, ${steps === 'chirp'}` +
+      `${typeof steps === 'number' ? `, ${stepsFor(steps).radices.join(', ')}` : ''}>`,
   }),
   // 64 KiB hold no row that the small block does not.
   launchedOn: ({ large }, arch) => !large || !arch.startsWith('gfx'),
@@ -69,10 +114,9 @@ const rows = FOURIER.declare({
 const PASSES = ['first', 'spread', 'last'] as const;
 const columns = FOURIER.declare({
   each: { pass: PASSES, steps: STEPS, dtype: FLOATS },
-  only: ({ pass, steps }) => pass !== 'spread' || steps === 'twos',
   symbol: ({ pass, steps, dtype }) => `fourier_columns_${pass}${steps === 'any' ? '_any' : ''}_${dtype}`,
   body: ({ pass, steps, dtype }) => ({
-    threads: THREADS[dtype],
+    threads: THREADS,
     ...(dtype === 'f32' && { beside: 2 }),
     params: {
       ...typed(`const ${C_TYPE[dtype]}*`, 're', 'im'),
@@ -84,7 +128,7 @@ const columns = FOURIER.declare({
   }),
 });
 const middle = FOURIER.forTypes(FLOATS, 'fourier_middle', (T, dtype) => ({
-  threads: THREADS[dtype as Float],
+  threads: THREADS,
   ...(dtype === 'f32' && { beside: 2 }),
   params: {
     data: `Complex<${T}>*`,
@@ -115,48 +159,6 @@ const parted = FOURIER.forTypes(FLOATS, 'fourier_parted', (T) => ({
   call: 'fourier_parted',
 }));
 
-// ---- steps ----
-
-const RADICES = { twos: [16, 8, 4, 2], any: [16, 15, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2] } as const;
-const stepsOf = (n: number): 'twos' | 'any' => (n >= HELD && (n & (n - 1)) === 0 ? 'twos' : 'any');
-const lanesOf = (n: number, radices: readonly number[]): number =>
-  Math.max(...radices.map((r) => ceilDiv(n / r, Math.floor(HELD / r))));
-
-interface Steps {
-  readonly radices: readonly number[];
-  /** Threads that hold all elements. */
-  readonly lanes: number;
-}
-const known = new Map<number, Steps>();
-/** As few steps as there can be, and of those that need the fewest threads; [1] of one element. */
-export function stepsFor(n: number): Steps {
-  let best = known.get(n);
-  if (best) return best;
-  const search = (left: number, most: number, radices: readonly number[]): void => {
-    if (left === 1) {
-      const lanes = lanesOf(n, radices);
-      if (
-        !best ||
-        radices.length < best.radices.length ||
-        (radices.length === best.radices.length && lanes < best.lanes)
-      )
-        best = { radices, lanes };
-      return;
-    }
-    if (best && radices.length >= best.radices.length) return;
-    for (const r of RADICES[stepsOf(n)]) if (r <= most && left % r === 0) search(left / r, r, [...radices, r]);
-  };
-  if (n === 1) best = { radices: [1], lanes: 1 };
-  else search(n, HELD, []);
-  // An odd radix first: its results then lie in different banks without free places.
-  const { radices, lanes } = best!;
-  best = { radices: [...radices.filter((r) => r % 2 === 1), ...radices.filter((r) => r % 2 === 0)], lanes };
-  known.set(n, best);
-  return best;
-}
-/** A byte each, first to last. */
-const wordOf = (radices: readonly number[]): number => radices.reduceRight((word, r) => word * 256 + r, 0);
-
 /**
  * One place is left free after every 2 ** PAD elements of a row, where there is room and all distances are multiples
  * of that: of powers of two, whose first step is of 16 elements.
@@ -178,16 +180,16 @@ function rowsHeld(n: number, count: number, dtype: Float, device: DeviceInfo) {
   const fits = stepsOf(n) === 'twos' && n >= HELD * HELD && together * padded * pair <= room;
   const [pad, pitch] = fits ? [PAD, padded] : [NO_PAD, together > 1 && (n | 1) * together * pair <= room ? n | 1 : n];
   const threads = threadsOf(lanes * together);
-  if (together * pitch * pair > room || threads > (dtype === 'f32' ? LARGE : THREADS.f64)) return undefined;
+  if (together * pitch * pair > room || threads > (dtype === 'f32' ? LARGE : THREADS)) return undefined;
   const shape = { n, together, lanes, pad, pitch };
-  return { radices, shape, threads, shared: together * pitch * pair, grid: ceilDiv(count, together) };
+  return { radices, shape, threads, shared: together * pitch * pair, grid: ceilDiv(count, together), known: fits };
 }
 /** Neighbours that a block transforms together: as many as make whole sectors of memory. */
 function sidesHeld(n: number, side: number, dtype: Float) {
   const { radices, lanes } = stepsFor(n);
   const pair = pairBytes(dtype);
   let together = 16;
-  while (together > 1 && (together * n * pair > ROOM || together * lanes > THREADS[dtype])) together /= 2;
+  while (together > 1 && (together * n * pair > ROOM || together * lanes > THREADS)) together /= 2;
   const shape = { n, side, together, lanes, radices: wordOf(radices) };
   return {
     radices,
@@ -245,16 +247,16 @@ function planHeld(
   const { n: whole } = params;
   const rough = isRough(whole);
   const n = lengthOf(whole, kind);
-  const large = held.threads > THREADS[dtype];
+  const large = held.threads > THREADS;
   const s = { ...shapeOf(params, kind, dtype, sides, source), ...held.shape, radices: wordOf(held.radices) };
   const args = { ...given(sides), ...wanted(sides), ...places('roots'), s };
   const tables: Record<string, Buffers[string]> = { roots: stepRoots(dtype, held.radices) };
-  if (rough) Object.assign(tables, { chirp: chirp(dtype, whole), spectrum: chirpSpectrum(dtype, whole, 1, n) });
+  if (rough) Object.assign(tables, { chirp: chirp(dtype, whole), spectrum: chirpSpectrum(dtype, whole, whole, 1, n) });
   if (kind !== 'whole') tables.whole = powers(dtype, whole, n);
   const of = (name: string) => (tables[name] ? at(name) : 0);
   const launched = launch(
     rows,
-    { kind, steps: stepsOf(n), chirp: rough, large, dtype },
+    { kind, steps: rough ? 'chirp' : held.known ? (n as Known) : 'any', large, dtype },
     held.grid,
     held.threads,
     { ...args, whole_roots: of('whole'), chirp: of('chirp'), spectrum: of('spectrum') },
@@ -268,10 +270,9 @@ function planLong(p: Planner, dtype: Float, kind: Kind, params: DftParams, sides
   const { n: whole, scale, keep } = params;
   const { count } = source;
   const rough = isRough(whole);
-  const n = lengthOf(whole, kind);
-  const most = 2 ** Math.ceil(Math.log2(n) / 2);
-  const [a, b] = rough ? [most, n / most] : (partsOfDft(n, dtype) as readonly [number, number]);
-  const [head, tail] = b > 1 ? [a, b] : (partsNear(n) as readonly [number, number]);
+  const n = rough ? circleOf(source.length + keep - 1) : lengthOf(whole, kind);
+  const parts = rough ? undefined : partsOfDft(n, dtype);
+  const [head, tail] = rough ? circleParts(n) : parts && parts[1] > 1 ? parts : partsNear(n);
   const first = sidesHeld(head, tail, dtype);
   const last = rough ? sidesHeld(head, tail, dtype) : sidesHeld(tail, head, dtype);
   const tables: Record<string, Buffers[string]> = {
@@ -293,7 +294,7 @@ function planLong(p: Planner, dtype: Float, kind: Kind, params: DftParams, sides
     radices: 0,
   };
   // What the first launch reads, and the last one writes: parts of rows, or complex numbers in scratch memory.
-  const parts = {
+  const moved = {
     step: 2,
     out_step: 2,
     row_stride: 2 * n,
@@ -313,7 +314,7 @@ function planLong(p: Planner, dtype: Float, kind: Kind, params: DftParams, sides
   } else if (kind === 'halves') {
     read = { re: at('re'), im: at('re', pairBytes(dtype) / 2) };
     const { length } = source;
-    Object.assign(parts, {
+    Object.assign(moved, {
       row_stride: source.inner_stride,
       re_length: ceilDiv(length, 2),
       im_length: Math.floor(length / 2),
@@ -321,20 +322,20 @@ function planLong(p: Planner, dtype: Float, kind: Kind, params: DftParams, sides
   } else {
     read = given(sides);
     const { length } = source;
-    Object.assign(parts, { step: 1, row_stride: source.inner_stride, re_length: length, im_length: length });
+    Object.assign(moved, { step: 1, row_stride: source.inner_stride, re_length: length, im_length: length });
   }
   let write: Record<'out_re' | 'out_im', Pointer | 0>;
   if (kind === 'halves') {
     write = { out_re: at('scratch', bytes), out_im: at('scratch', bytes + pairBytes(dtype) / 2) };
   } else if (kind === 'halves_back') {
     write = { out_re: at('outRe'), out_im: at('outRe', pairBytes(dtype) / 2) };
-    Object.assign(parts, { out_row_stride: keep, re_keep: ceilDiv(keep, 2), im_keep: Math.floor(keep / 2) });
+    Object.assign(moved, { out_row_stride: keep, re_keep: ceilDiv(keep, 2), im_keep: Math.floor(keep / 2) });
   } else {
     write = wanted(sides);
-    Object.assign(parts, { out_step: 1, out_row_stride: keep, re_keep: keep, im_keep: keep });
+    Object.assign(moved, { out_step: 1, out_row_stride: keep, re_keep: keep, im_keep: keep });
   }
   const doubled = { half: Number(kind === 'whole' && params.half), whole };
-  const numbers = { ...parts, ...doubled, rows: count, fine_bits: fineBits(n), scale: kind === 'halves' ? 1 : scale };
+  const numbers = { ...moved, ...doubled, rows: count, fine_bits: fineBits(n), scale: kind === 'halves' ? 1 : scale };
   const chirped = rough ? at('chirp') : 0;
   launches.push(
     launch(
@@ -354,7 +355,7 @@ function planLong(p: Planner, dtype: Float, kind: Kind, params: DftParams, sides
     ),
   );
   if (rough) {
-    Object.assign(tables, { chirp: chirp(dtype, whole), spectrum: chirpSpectrum(dtype, whole, head, tail) });
+    Object.assign(tables, { chirp: chirp(dtype, whole), spectrum: chirpSpectrum(dtype, whole, keep, head, tail) });
     const held = rowsHeld(tail, count * head, dtype, p.device);
     if (!held) throw new RangeError(`dft: rows of ${tail} elements are more than a block holds`);
     tables.middle = stepRoots(dtype, held.radices);
@@ -395,6 +396,16 @@ function planLong(p: Planner, dtype: Float, kind: Kind, params: DftParams, sides
     launches.push(launch(parted, { dtype }, strideGrid(count * (n / 2 + 1)), 256, args));
   }
   p.run({ launches, scratch: half ? 2 * bytes : bytes }, { ...sides, ...tables });
+}
+/** The shortest circle of at least so many elements: a power of two or three of one. */
+const circleOf = (least: number): number => {
+  const twos = 2 ** Math.ceil(Math.log2(least));
+  return twos * 0.75 >= least && twos >= 1024 ? twos * 0.75 : twos;
+};
+/** The second is a power of two. */
+function circleParts(n: number): readonly [number, number] {
+  const tail = 2 ** Math.floor(Math.log2(n) / 2);
+  return [n / tail, tail];
 }
 /** A length that any device takes at once but this one. */
 function partsNear(n: number): readonly [number, number] {

@@ -20,16 +20,19 @@ import {
 } from './plan.js';
 
 export const SCAN = new KernelModule('scan');
-/** What running sums of a chunk read and write; `offsets` holds what stands before each chunk, or is null. */
+/**
+ * What running sums of a chunk read and write; `offsets` holds what stands before each chunk (or what each adds up to,
+ * `raw`), or is null.
+ */
 const summed = (T: string) =>
   ({ src: `const ${T}*`, dst: `TotalOf<${T}>::result*`, offsets: `const TotalOf<${T}>::sum*` }) as const;
 const direction = typed('u32', 'reverse', 'exclusive');
 /** Rows, a block a chunk. */
 const rows = SCAN.forTypes(ALL_TYPES, 'cumsum_rows', (T) => ({
   threads: 256,
-  params: { ...summed(T), ...typed('i64', 'n', 'size'), ...direction },
+  params: { ...summed(T), ...typed('i64', 'n', 'size'), raw: 'u32', ...direction },
   call: 'cumsum_rows',
-  given: 'src, dst, offsets, n, size, reverse != 0, exclusive != 0',
+  given: 'src, dst, offsets, n, size, raw != 0, reverse != 0, exclusive != 0',
 }));
 /** The sum of each chunk. */
 const sums = SCAN.forTypes(ALL_TYPES, 'cumsum_sums', (T) => ({
@@ -47,7 +50,7 @@ const spine = SCAN.declare({
     threads: 256,
     params: { sums: `${SPINES[sum]}*`, chunks: 'i64' },
     call: 'cumsum_rows',
-    given: `sums, sums, (const ${SPINES[sum]}*)nullptr, chunks, chunks, false, true`,
+    given: `sums, sums, (const ${SPINES[sum]}*)nullptr, chunks, chunks, false, false, true`,
   }),
 });
 /** A thread a chunk of a column, of `all` chunks. */
@@ -73,12 +76,14 @@ const rowPacks = SCAN.forTypes(PACKED, 'cumsum_packs', (T) => ({
   threads: 256,
   params: {
     ...{ src: `const ${T}*`, dst: `${T}*`, offsets: `const compute_t<${T}>*` },
-    ...{ n: 'i64', size: 'i64', exclusive: 'u32' },
+    ...{ n: 'i64', size: 'i64', raw: 'u32', exclusive: 'u32' },
   },
   call: 'cumsum_packs',
-  given: 'src, dst, offsets, n, size, exclusive != 0',
+  given: 'src, dst, offsets, n, size, raw != 0, exclusive != 0',
 }));
 
+/** Chunks' sums that a block adds up by itself, in one round. */
+const RAW_CHUNKS = 1024;
 /** The type in which sums of a type are kept. */
 const keptIn = (dtype: DType): 'f32' | 'f64' | 'i64' => {
   const total = sumDType(dtype);
@@ -156,17 +161,18 @@ export function scanLaunch(
   const size = chunks > 1 ? ceilDiv(ceilDiv(n, chunks), 1024) * 1024 : n;
   const used = Math.max(1, ceilDiv(n, size));
   const offsets = used > 1 ? at('scratch') : 0;
+  const raw = Number(used <= RAW_CHUNKS);
   const packed = PACKED.find((d) => d === dtype && aligned && !backward && n % packOf(d) === 0);
   const run = packed
-    ? launch(rowPacks, { dtype: packed }, [used, outer], 256, { src, dst, offsets, n, size, exclusive })
-    : launch(rows, { dtype }, [used, outer], 256, { src, dst, offsets, n, size, reverse, exclusive });
+    ? launch(rowPacks, { dtype: packed }, [used, outer], 256, { src, dst, offsets, n, size, raw, exclusive })
+    : launch(rows, { dtype }, [used, outer], 256, { src, dst, offsets, n, size, raw, reverse, exclusive });
   if (used === 1) return single(run);
   const kept = keptIn(dtype);
   const sum = kept === 'i64' ? 'u64' : kept;
   return {
     launches: [
       launch(sums, { dtype }, [used, outer], 256, { src, sums: at('scratch'), n, size, reverse }),
-      launch(spine, { sum }, [1, outer], 256, { sums: at('scratch'), chunks: used }),
+      ...(raw ? [] : [launch(spine, { sum }, [1, outer], 256, { sums: at('scratch'), chunks: used })]),
       run,
     ],
     scratch: outer * used * bytesOf(kept),
