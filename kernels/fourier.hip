@@ -8,6 +8,7 @@
 //                     spectra, times another one, and back
 //   fourier_symmetric, fourier_parted   what long transforms of real rows begin or end with
 //
+// Real rows are halved, not paired: one row's infinities, or its size, are nothing to another.
 // A length with a large prime is a convolution with a chirp (Bluestein), made by transforms of a power of two. The
 // transform back is the one there with real and imaginary parts exchanged on both sides.
 #include "fourier.h"

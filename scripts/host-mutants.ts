@@ -129,7 +129,12 @@ const GUARDS: Readonly<Partial<Record<Area, Readonly<Record<string, Guard>>>>> =
         ([f, cases]) => [`src/backends/gpu/${f}`, [launches(cases), part(cases), ...tests('tiles'), matrix(cases)]],
       ),
     ),
-    'src/backends/gpu/fourier': [launches('dft'), part('dft'), ...tests('fourier'), matrix('dft')],
+    ...Object.fromEntries(
+      ['fourier', 'fourier-steps', 'fourier-tables'].map((f) => [
+        `src/backends/gpu/${f}`,
+        [launches('dft'), part('dft'), ...tests('fourier'), matrix('dft')],
+      ]),
+    ),
     'src/backends/gpu/movement': [
       launches('copy,cat,place,new,castTo'),
       part('copy,cat,place,new,castTo'),

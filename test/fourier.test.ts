@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { type Device, randn, scope, type Tensor } from '../src/index.js';
-import { stepsFor } from '../src/backends/gpu/fourier.js';
+import { stepsFor } from '../src/backends/gpu/fourier-steps.js';
 import { isRough, longestDft } from '../src/ops/fourier.js';
 import { testDevices } from '../src/testing/devices.js';
 

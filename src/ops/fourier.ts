@@ -1,5 +1,6 @@
 // The discrete Fourier transform of rows as one op: what fits in a GPU's shared memory, or is made in two passes of
-// such lengths. spectral.ts makes longer ones of it, and those whose length has a large prime.
+// such lengths, or as a convolution where the length has a large prime. spectral.ts makes longer ones of it, and on CPUs
+// those with large primes.
 import type { DType } from '../base/dtype.js';
 import { ArgumentError, ShapeError } from '../base/errors.js';
 import { formatShape, sameShape } from '../base/shape.js';
