@@ -112,7 +112,7 @@ template <int KIND, class T> struct FourierWork {
   }
 };
 
-/** KNOWN: the steps, where compilers are to know them, of rows with free places. */
+/** KNOWN: the steps, where compilers are to know them, of rows with free places whose elements move in twos. */
 template <class T, int E, bool TWOS, int KIND, bool CHIRP, int... KNOWN>
 WICK_FN void fourier_rows(const T* re, const T* im, T* out_re, T* out_im, const Complex<T>* roots,
                           const Complex<T>* whole_roots, const Complex<T>* chirp, const Complex<T>* spectrum,
@@ -120,7 +120,10 @@ WICK_FN void fourier_rows(const T* re, const T* im, T* out_re, T* out_im, const 
   DYNAMIC_SHARED(Complex<T>, room);
   constexpr int N = sizeof...(KNOWN) > 0 ? (1 * ... * KNOWN) : 0;
   FourierShape s = shape;
-  if constexpr (N > 0) s.n = N, s.whole = KIND == WHOLE ? N : 2 * N, s.lanes = N / E, s.pad = 4, s.pitch = (N + N / 16) | 1;
+  if constexpr (N > 0) {
+    s.n = N, s.whole = KIND == WHOLE ? N : 2 * N, s.lanes = N / E, s.pad = 4, s.pitch = (N + N / 16) | 1;
+    s.packed = 1;
+  }
   const u32 here = threadIdx.x / s.lanes, lane = threadIdx.x - here * s.lanes;
   const i64 row = (i64)blockIdx.x * s.together + here;
   const bool active = here < s.together && row < s.rows;

@@ -105,6 +105,7 @@ for (const { name, device, missing } of testDevices('cpu,sim:32'))
         'frames of an odd length': x.unfold(-1, 75, 30),
         'a row repeated': x.narrow(0, 1, 1).broadcastTo([4, 700]),
         'every second row': x.reshape([6, 350]).narrow(0, 1, 5).unfold(0, 1, 2).squeeze(-1),
+        'powers of two at odd places': x.narrow(1, 1, 512),
         columns: x.t(),
         'more than two strides': x.reshape([2, 3, 5, 70]).transpose(0, 1),
       };

@@ -168,9 +168,10 @@ function planHeld(
   if (rough) Object.assign(tables, { chirp: chirp(dtype, whole), spectrum: chirpSpectrum(dtype, whole, whole, 1, n) });
   if (kind !== 'whole') tables.whole = powers(dtype, whole, n);
   const of = (name: string) => (tables[name] ? at(name) : 0);
+  const known = held.known && (kind === 'whole' || s.packed === 1);
   const launched = launch(
     rows,
-    { kind, steps: rough ? 'chirp' : held.known ? (n as Known) : 'any', large, dtype },
+    { kind, steps: rough ? 'chirp' : known ? (n as Known) : 'any', large, dtype },
     held.grid,
     held.threads,
     { ...args, whole_roots: of('whole'), chirp: of('chirp'), spectrum: of('spectrum') },
