@@ -200,31 +200,27 @@ template <bool NEAREST, u32 P, class S>
 WICK_FN void gathered(compute_t<S> (&sum)[P], const S* grad, u64 plane, u32 here, const Spot<compute_t<S>>* spots,
                       const u32* starts, u32 y, u32 x, const Grid& s) {
   typedef compute_t<S> A;
-  const auto add = [&](u32 cell, bool low, bool left) {
-    const u32 end = starts[cell + 1];
+  // Two cells beside each other follow one another among the sorted places, too: a pixel is the right one of the first.
+  const auto add = [&](u32 cell, bool low) {
+    const u32 left = starts[cell + 1], end = NEAREST ? left : starts[cell + 2];
     ROLLED
     for (u32 i = starts[cell]; i < end; i++) {
       const Spot<A> spot = spots[i];
       const S* from = grad + spot.place;
-      if constexpr (NEAREST) {
+      const A share = (low ? 1 - spot.y : spot.y) * (i >= left ? 1 - spot.x : spot.x);
 #pragma unroll
-        for (u32 k = 0; k < P; k++)
-          if (k < here) sum[k] += to_compute(from[k * plane]);
-      } else {
-        const A share = (low ? 1 - spot.y : spot.y) * (left ? 1 - spot.x : spot.x);
-#pragma unroll
-        for (u32 k = 0; k < P; k++)
-          if (k < here) sum[k] = fmag(to_compute(from[k * plane]), share, sum[k]);
-      }
+      for (u32 k = 0; k < P; k++)
+        if (k < here) {
+          const A g = to_compute(from[k * plane]);
+          sum[k] = NEAREST ? sum[k] + g : fmag(g, share, sum[k]);
+        }
     }
   };
-  if constexpr (NEAREST) add(y * (u32)s.w + x, true, true);
+  if constexpr (NEAREST) add(y * (u32)s.w + x, true);
   else {
-    const u32 above = y * (u32)(s.w + 1) + x, below = above + (u32)(s.w + 1);
-    add(above, false, false);
-    add(above + 1, false, true);
-    add(below, true, false);
-    add(below + 1, true, true);
+    const u32 above = y * (u32)(s.w + 1) + x;
+    add(above, false);
+    add(above + (u32)(s.w + 1), true);
   }
 }
 template <bool NEAREST, class S>

@@ -3,6 +3,7 @@
 //   pool_avg, pool_max   a window's mean, its largest element
 //   pool_argmax          the first largest of each window, as row * width + column
 //   pool_spread          what flows back to each element: from the windows whose largest it is, in their order
+//   pool_back            the same from the planes themselves, a plane a block
 #include "pool.h"
 #include "quotient.h"
 #include "settle.h"
@@ -161,5 +162,56 @@ WICK_FN void pool_spread(const u32* places, const S* grad, S* dst, u64 planes, c
 #pragma unroll
     for (u32 k = 0; k < POOL_PLANES; k++)
       if (k < at.here) dst[(at.first + k) * plane + at.pixel] = from_compute<S>(sum[k]);
+  }
+}
+/** The number of windows that stand between one and the next that shares no element with it. */
+template <class I> WICK_FN I apart(I window, I step) { return whole_part(window - 1, step) + 1; }
+/**
+ * The same from the planes themselves, where a block can hold one and what flows back to it: windows that share no
+ * element go at once, so that sums have one order.
+ */
+template <class S> WICK_FN void pool_back(const S* src, const S* grad, S* dst, u64 planes, const Pool& shape) {
+  typedef compute_t<S> A;
+  typedef i32 I;
+  const Sizes<I> p(shape);
+  DYNAMIC_SHARED(A, sums);
+  const I area = p.h * p.w;
+  S* plane = (S*)(sums + area);
+  const I down = apart(p.h_k, p.h_step), across = apart(p.w_k, p.w_step);
+  for (u64 at = blockIdx.x; at < planes; at += gridDim.x) {
+    const S* from = src + at * (u64)area;
+    const S* by = grad + at * (u64)p.h_out * (u64)p.w_out;
+    __syncthreads();
+    UNROLL(2, 4)
+    for (I i = (I)threadIdx.x; i < area; i += (I)blockDim.x) plane[i] = from[i], sums[i] = 0;
+    __syncthreads();
+    ROLLED
+    for (I turn = 0; turn < down * across; turn++) {
+      const I row = whole_part(turn, across), column = turn - row * across;
+      const I rows = whole_part(p.h_out - row + down - 1, down),
+              columns = whole_part(p.w_out - column + across - 1, across);
+      ROLLED
+      for (I i = (I)threadIdx.x; i < rows * columns; i += (I)blockDim.x) {
+        const I k = whole_part(i, columns), y = row + k * down, z = column + (i - k * columns) * across;
+        const I top = y * p.h_step - p.h_pad, left = z * p.w_step - p.w_pad;
+        const I y0 = top < 0 ? 0 : top, y1 = top + p.h_k < p.h ? top + p.h_k : p.h, z0 = left < 0 ? 0 : left,
+                z1 = left + p.w_k < p.w ? left + p.w_k : p.w;
+        I best = y0 * p.w + z0;
+        A b = to_compute(plane[best]);
+        ROLLED
+        for (I v = y0; v < y1; v++) {
+          UNROLL(1, 3)
+          for (I u = z0; u < z1; u++) {
+            const A x = to_compute(plane[v * p.w + u]);
+            if (x != x ? nan_wins<S> && b == b : b != b ? !nan_wins<S> : x > b) b = x, best = v * p.w + u;
+          }
+        }
+        sums[best] += to_compute(by[y * p.w_out + z]);
+      }
+      __syncthreads();
+    }
+    S* to = dst + at * (u64)area;
+    UNROLL(2, 4)
+    for (I i = (I)threadIdx.x; i < area; i += (I)blockDim.x) to[i] = from_compute<S>(sums[i]);
   }
 }

@@ -116,7 +116,7 @@ const GUARDS: Readonly<Record<string, Guard>> = {
     ops: ['flagStarts', 'flagPlaces', 'flagTake', 'flagPut', 'flagRuns'],
     tests: ['tiles: flags', 'tiles: distinct', 'kernels-long: flags'],
   },
-  'pool.hip': { ops: ['avgPool2d', 'maxPool2d', 'maxPool2dSpread'], tests: ['kernels-structured', 'resampled'] },
+  'pool.hip': { ops: ['avgPool2d', 'maxPool2d', 'maxPool2dBackward'], tests: ['kernels-structured', 'resampled'] },
   'portable.h': { ops: ['exp', 'sum'], tests: ['kernels-conversions', 'kernels-structured'] },
   'recurrent.hip': { tests: ['recurrent'] },
   'portable/access.h': { ops: ['sum', 'softmax'], tests: ['kernels-structured', 'kernels-quantized'] },

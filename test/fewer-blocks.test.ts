@@ -85,6 +85,10 @@ const GO_ROUND: Readonly<Record<string, (d: Device) => Tensor>> = {
   placed: (d) => picture(d).interpolate({ size: [57, 61] }),
   pool_max: (d) => picture(d).maxPool2d(2, 1),
   pool_spread: (d) => {
+    const x = randn([1, 5, 130, 130], { device: d, seed: 1 }).requireGrad();
+    return x.maxPool2d(3, 2).sqr().sum().backward().of(x);
+  },
+  pool_back: (d) => {
     const x = picture(d).requireGrad();
     return x.maxPool2d(3, 2).sqr().sum().backward().of(x);
   },

@@ -88,6 +88,28 @@ test('grids with more places than shared memory holds, and few in a large pictur
   }
 });
 
+test('what flows back through windows of largest elements, in planes of any size, with NaN and equal ones', () => {
+  for (const [height, width, dtype] of [
+    [130, 131, 'f32'],
+    [9, 11, 'f32'],
+    [9, 11, 'bf16'],
+  ] as const)
+    for (const [size, stride, padding] of [
+      [3, 2, 1],
+      [2, 3, 0],
+      [5, 1, 2],
+    ]) {
+      const [expected, ...found] = DEVICES.map((device) => {
+        const given = randn([2, 3, height, width], { device, seed: 9 }).affine(4, 0).round();
+        const x = given.eq(3).where(NaN, given).cast(dtype).requireGrad();
+        const y = x.maxPool2d(size, { stride, padding });
+        const by = randn(y.shape, { device, seed: 10 }).affine(8, 0).round().cast(dtype);
+        return gradOf(y.mul(by).sum(), [x])[0].cast('f32');
+      });
+      for (const t of found) assert.deepEqual(numbers(t), numbers(expected), `${height} ${dtype} ${size}`);
+    }
+});
+
 test('gradients through the gradients of a sampled picture', () => {
   for (const paddingMode of ['zeros', 'border', 'reflection'] as const) {
     const [expected, ...found] = DEVICES.map((device) => {
@@ -98,5 +120,24 @@ test('gradients through the gradients of a sampled picture', () => {
       return gradOf(first[0].sqr().sum().add(first[1].sqr().sum()), [x, grid]);
     });
     for (const results of found) results.forEach((t, i) => near(expected[i], t));
+  }
+});
+
+test('tables that are first asked for while work is recorded are there for it and for later calls', async () => {
+  for (const device of DEVICES.slice(1)) {
+    const x = randn([1, 2, 6, 6], { device, seed: 1 });
+    const resize = (t: Tensor): Tensor => t.interpolate({ size: [11, 17], mode: 'bicubic' });
+    const expected = resize(x.to('cpu'));
+    const out = x.newZeros([1, 2, 11, 17]);
+    const recording = device.capture(() => {
+      out.assign(resize(x));
+    });
+    await recording.launch();
+    near(expected, out);
+    recording.dispose();
+    device.trim();
+    const others = [0, 1, 2, 3].map((seed) => randn([4000], { device, seed }));
+    near(expected, resize(x));
+    for (const t of others) t.dispose();
   }
 });

@@ -32,7 +32,7 @@ const OF_GPUS = new Set([
   'gridSampled',
   'gridSampledInput',
   'gridSampledMoved',
-  'maxPool2dSpread',
+  'maxPool2dBackward',
   'planeNorm',
   'planeNormBackward',
   'resampled',

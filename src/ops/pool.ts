@@ -32,7 +32,7 @@ import {
 declare module './op.js' {
   interface KernelFacts {
     /** What is made of a window. */
-    pool: { readonly kind: 'avg' | 'max' | 'argmax' | 'spread' };
+    pool: { readonly kind: 'avg' | 'max' | 'argmax' | 'back' };
   }
 }
 
@@ -41,11 +41,6 @@ export interface PoolParams extends Record<string, unknown> {
   readonly kernel: readonly [number, number];
   readonly stride: readonly [number, number];
   readonly padding: readonly [number, number];
-}
-
-/** What flows back goes to pictures of `size`, [height, width]. */
-export interface SpreadParams extends PoolParams {
-  readonly size: readonly number[];
 }
 
 const DTYPES = [...REALS, 'u8', 'u32'] as const;
@@ -299,8 +294,8 @@ export const pool = rows({
       ),
     grad: ({ x, grad, params }: GradContext<PoolParams>): Grads => {
       const [n, c, H, W] = x.shape;
+      if (x.device.backend.gpu) return [x.maxPool2dBackward(grad, params)];
       const ids = x.argMaxPool2d(params);
-      if (x.device.backend.gpu) return [grad.maxPool2dSpread(ids, { ...params, size: [H, W] })];
       const flat = [n, c, grad.shape[2] * grad.shape[3]];
       return [
         x
@@ -342,54 +337,52 @@ export const pool = rows({
     errors,
   }),
 
-  maxPool2dSpread: kernel({
+  maxPool2dBackward: kernel({
     internal: true,
     serves: 'maxPool2d',
     family: 'pool',
-    kernel: { kind: 'spread' },
-    formula: 'zeros with what flows back from each window added where argMaxPool2d found its largest element',
-    mixed: true,
+    kernel: { kind: 'back' },
+    formula: 'zeros with what flows back from each window added at its first largest element',
     dtypes: REALS,
     without: 'gradients are floats of 16 bits and more',
     candle: { none: 'Candle compares with the upsampled result instead' },
     domain: [0.25, 4],
     ulp: ulps(4),
-    infer: ([g, ids]: readonly Sig[], p: SpreadParams): readonly Sig[] => {
-      const like = { shape: [...g.shape.slice(0, 2), ...p.size], dtype: g.dtype };
-      const made = inferPool('maxPool2d', like, p);
-      if (ids.dtype !== 'u32') throw new DTypeError(`maxPool2d: places of ${ids.dtype}; they are u32`);
-      for (const { shape } of [g, ids])
-        if (!sameShape(shape, made))
-          throw new ShapeError(`maxPool2d: gradient ${formatShape(shape)} is not of shape ${formatShape(made)}`);
-      return [like];
+    infer: ([x, g]: readonly Sig[], p: PoolParams): readonly Sig[] => {
+      const made = inferPool('maxPool2d', x, p);
+      if (g.dtype !== x.dtype) throw new DTypeError(`maxPool2d: a gradient of ${g.dtype} for ${x.dtype}`);
+      if (!sameShape(g.shape, made))
+        throw new ShapeError(`maxPool2d: gradient ${formatShape(g.shape)} is not of shape ${formatShape(made)}`);
+      return [x];
     },
-    reference: ([g, ids]: readonly RefTensor[], [out]: readonly RefTensor[], p: SpreadParams): void => {
+    reference: ([x, g]: readonly RefTensor[], [out]: readonly RefTensor[], p: PoolParams): void => {
       out.data.fill(0);
-      const [area, made] = [p.size[0] * p.size[1], g.shape[2] * g.shape[3]];
-      numbers(g).forEach((v, i) => {
-        numbers(out)[Math.floor(i / made) * area + Number(ids.data[i])] += v;
+      eachWindow(x.shape, g.shape, p, (at, inside, plane) => {
+        numbers(out)[plane + firstMax(x, inside, plane)] += numbers(g)[at];
       });
     },
-    grad: ({ x, y: ids, grad }: GradContext<SpreadParams>): Grads => [
-      grad.flatten(2).gather(2, ids.flatten(2)).reshape(x.shape),
-      undefined,
+    grad: ({ x, y: flow, grad, params, needs }: GradContext<PoolParams>): Grads => [
+      needs(0) ? x.zerosLike() : undefined,
+      needs(1) ? grad.flatten(2).gather(2, x.argMaxPool2d(params).flatten(2)).reshape(flow.shape) : undefined,
     ],
-    args: (x: Tensor, ids: Tensor, p: SpreadParams): Call<SpreadParams> => ({ inputs: [x, ids], params: p }),
-    samples: (): readonly Sample<SpreadParams>[] => [
-      // Windows of 2 by 3 over 2 rows of 5: places that every window has.
+    args: (x: Tensor, grad: Tensor, p: PoolParams): Call<PoolParams> => ({
+      inputs: [x, grad],
+      params: { kernel: p.kernel, stride: p.stride, padding: p.padding },
+    }),
+    samples: (): readonly Sample<PoolParams>[] => [
       {
-        inputs: [{ shape: [1, 2, 1, 3] }, { shape: [1, 2, 1, 3], dtype: 'u32', values: [1, 2, 3, 5, 7, 8] }],
-        params: { ...pooled([2, 3], [1, 1]), size: [2, 5] },
+        inputs: [{ shape: [2, 3, 6, 8], distinct: true }, { shape: [2, 3, 3, 4] }],
+        params: pooled([2, 2], [2, 2]),
       },
       {
-        inputs: [{ shape: [3, 2, 1, 2] }, { shape: [3, 2, 1, 2], dtype: 'u32', ints: [4, 4] }],
-        params: { ...pooled([3, 3], [2, 2], [1, 1]), size: [2, 3] },
+        inputs: [{ shape: [1, 5, 7, 5], distinct: true }, { shape: [1, 5, 7, 3] }],
+        params: pooled([3, 3], [1, 2], [1, 1]),
       },
     ],
-    errors: (): readonly ErrorSample<SpreadParams>[] => [
+    errors: (): readonly ErrorSample<PoolParams>[] => [
       {
-        inputs: [{ shape: [1, 2, 2, 3] }, { shape: [1, 2, 2, 2], dtype: 'u32', ints: [0, 0] }],
-        params: { ...pooled([2, 2], [2, 2]), size: [4, 4] },
+        inputs: [{ shape: [1, 2, 4, 4] }, { shape: [1, 2, 2, 3] }],
+        params: pooled([2, 2], [2, 2]),
         code: 'E_SHAPE',
         says: /maxPool2d: gradient \[1, 2, 2, 3\] is not of shape \[1, 2, 2, 2\]/,
       },

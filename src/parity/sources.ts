@@ -54,7 +54,7 @@ export const UNVOUCHED: Readonly<Record<string, string>> = {
   planeNorm: 'what batchNorm and groupNorm are on GPUs, which PyTorch vouches for',
   planeNormBackward: 'a gradient of batchNorm, which PyTorch vouches for',
   resampled: 'what interpolate and padMode are made of on GPUs, which PyTorch vouches for',
-  maxPool2dSpread: 'a part of the gradient of maxPool2d, which PyTorch vouches for',
+  maxPool2dBackward: 'the gradient of maxPool2d, which PyTorch vouches for',
   maxPool2dWithIndices: "the places that maxPool2d's gradient goes to, which PyTorch vouches for",
   maxUnpool2d: 'made of scatter, which PyTorch vouches for',
   solveTriangular: 'made of solve, which PyTorch vouches for',

@@ -166,11 +166,11 @@ export class Allocator {
   }
 
   /** Runs f with a pool of its own, which the caller keeps as long as what was recorded may run. */
-  withPool(pool: Pool, f: () => void): void {
+  withPool<T>(pool: Pool, f: () => T): T {
     const before = this.#current;
     this.#current = pool;
     try {
-      f();
+      return f();
     } finally {
       this.#current = before;
     }

@@ -1,10 +1,22 @@
 // Pooling: kernels/pool.hip.
-import type { DType } from '../../base/dtype.js';
-import { CTYPE, KernelModule, REAL_TYPES, Struct } from '../../kernels/declare.js';
+import { bytesOf, type DType } from '../../base/dtype.js';
+import { computeDType, CTYPE, KernelModule, REAL_TYPES, Struct, typed } from '../../kernels/declare.js';
 import type { RowOf } from '../../ops/op.js';
 import type { PoolParams } from '../../ops/pool.js';
+import type { View } from '../backend.js';
 import { CONV_TYPES } from './conv.js';
-import { ceilDiv, type FamilyPlan, launch, type Launches, places, single, strideGrid } from './plan.js';
+import {
+  ceilDiv,
+  clamp,
+  type FamilyPlan,
+  launch,
+  type Launches,
+  places,
+  type Planner,
+  powerAbove,
+  single,
+  strideGrid,
+} from './plan.js';
 
 export const POOL = new KernelModule('pool');
 /** Pairs are height then width. */
@@ -50,6 +62,19 @@ const spread = POOL.declare({
   }),
 });
 
+/** Threads of a block that has a plane in shared memory, of which two blocks find place. */
+const BACK_BLOCK = 512;
+const MOST_SHARED = 112 << 10;
+const back = POOL.declare({
+  each: { dtype: REAL_TYPES },
+  symbol: ({ dtype }) => `pool_back_${dtype}`,
+  body: ({ dtype: d }) => ({
+    threads: BACK_BLOCK,
+    params: { ...typed(`const ${CTYPE[d]}*`, 'src', 'grad'), dst: `${CTYPE[d]}*`, planes: 'u64', p: SHAPE },
+    call: 'pool_back',
+  }),
+});
+
 /** Windows over `planes` contiguous planes; pairs are [height, width]. Buffers: src, dst (u32 for argmax). */
 export function poolLaunch(
   kind: (typeof KINDS)[number],
@@ -69,21 +94,35 @@ export function poolLaunch(
   );
 }
 
-export const planPool: FamilyPlan<RowOf<'pool'>, PoolParams> = (p, row, inputs, [out], params) => {
-  const [[x, ids], { kernel, stride, padding }] = [inputs, params];
-  if (row.kernel.kind === 'spread') {
-    const [n, c, h, w] = out.layout.shape;
-    const dtype = out.dtype as (typeof REAL_TYPES)[number];
-    const sizes = { input: [h, w], output: x.layout.shape.slice(2), kernel, stride, padding };
-    const args = { ...places('places', 'grad', 'dst'), planes: n * c, p: sizes };
-    const threads = strideGrid(ceilDiv(n * c, PLANES) * h * w);
-    return p.run(
-      single(launch(spread, { count: countOf([h, w], kernel, stride, padding), dtype }, threads, 256, args)),
-      {
-        ...{ places: p.dense(ids), grad: p.dense(x), dst: out },
-      },
-    );
+/** Of planes that a block can hold with what flows back to them in a pass, else by the places of largest elements. */
+function planBack(p: Planner, src: View, grad: View, out: View, { kernel, stride, padding }: PoolParams): void {
+  const [n, c, h, w] = out.layout.shape;
+  if (out.layout.size === 0) return;
+  const dtype = out.dtype as (typeof REAL_TYPES)[number];
+  const [input, output] = [[h, w], grad.layout.shape.slice(2)];
+  const planes = n * c;
+  const sizes = { input, output, kernel, stride, padding };
+  const shared = Math.ceil((h * w * (bytesOf(dtype) + bytesOf(computeDType(dtype)))) / 16) * 16;
+  if (
+    shared <= Math.min(p.device.sharedPerBlockOptin, MOST_SHARED) &&
+    countOf(input, kernel, stride, padding) === 'i32'
+  ) {
+    const threads = clamp(powerAbove(ceilDiv(h * w, 16)), 64, BACK_BLOCK);
+    const args = { ...places('src', 'grad', 'dst'), planes, p: sizes };
+    const l = launch(back, { dtype }, Math.min(planes, 2 ** 20), threads, args, shared);
+    return p.run(single(l), { src, grad, dst: out });
   }
+  const found = p.make(grad.layout.shape, 'u32');
+  p.run(poolLaunch('argmax', dtype, planes, input, output, kernel, stride, padding), { src, dst: found });
+  const count = countOf(input, kernel, stride, padding);
+  const threads = strideGrid(ceilDiv(planes, PLANES) * h * w);
+  const args = { ...places('places', 'grad', 'dst'), planes, p: sizes };
+  p.run(single(launch(spread, { count, dtype }, threads, 256, args)), { places: found, grad, dst: out });
+}
+
+export const planPool: FamilyPlan<RowOf<'pool'>, PoolParams> = (p, row, inputs, [out], params) => {
+  const [[x, flow], { kernel, stride, padding }] = [inputs, params];
+  if (row.kernel.kind === 'back') return planBack(p, p.dense(x), p.dense(flow), out, params);
   const [n, c, h, w] = x.layout.shape;
   const output = out.layout.shape.slice(2);
   const { kind } = row.kernel;

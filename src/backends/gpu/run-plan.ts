@@ -6,7 +6,7 @@ import type { AttentionAddresses } from '../../driver/attention.js';
 import type { Address, Fn } from '../../driver/driver.js';
 import { type Entry, type FieldValues, packEntry, type Param } from '../../kernels/declare.js';
 import type { Memory, View } from '../backend.js';
-import type { GpuMemory } from './allocator.js';
+import { type GpuMemory, Pool } from './allocator.js';
 import { tryWays } from './attention-trial.js';
 import type { GpuContext } from './context.js';
 import { FAULTS } from './factor.js';
@@ -327,12 +327,28 @@ function uploaded(gpu: GpuContext, key: string, make: () => Uint8Array): Address
   if (!known) infos.set(gpu, (known = new Map()));
   let memory = known.get(key);
   if (!memory) {
-    const data = make();
-    memory = gpu.allocator.alloc(Math.max(8, data.length));
-    gpu.device.copyIn(memory.address, data, gpu.stream);
+    memory = tableMemory(gpu, make());
     known.set(key, memory);
   }
   return memory.address;
 }
 const words = (values: readonly (number | bigint)[]): Uint8Array =>
   new Uint8Array(BigInt64Array.from(values, BigInt).buffer);
+/** Memory with these bytes, there at once and for good though work is being recorded. */
+function tableMemory(gpu: GpuContext, data: Uint8Array): GpuMemory {
+  const { device, allocator, stream } = gpu;
+  const bytes = Math.max(8, data.length);
+  if (!gpu.recording) {
+    const memory = allocator.alloc(bytes);
+    device.copyIn(memory.address, data, stream);
+    return memory;
+  }
+  const memory = allocator.withPool(new Pool(), () => allocator.alloc(bytes));
+  const side = device.createStream();
+  try {
+    device.copyIn(memory.address, data, side);
+  } finally {
+    device.destroyStream(side);
+  }
+  return memory;
+}
