@@ -107,29 +107,18 @@ WICK_FN void cumsum_sums(const S* src, typename TotalOf<S>::sum* sums, i64 n, i6
   const i64 row = blockIdx.y, from = (i64)blockIdx.x * size, to = from + size < n ? from + size : n;
   const S* line = src + row * n;
   A sum = 0;
-<<<<<<< HEAD
   // From the end, so that caches hold the beginning when the running sums are made from there.
   const i64 whole = from + (to - from) / (SUMS_AHEAD * 256) * (SUMS_AHEAD * 256);
   ROLLED
   for (i64 i = whole + threadIdx.x; i < to; i += 256) sum += (A)to_compute(line[reverse ? n - 1 - i : i]);
   ROLLED
   for (i64 i = whole - SUMS_AHEAD * 256 + threadIdx.x; i >= from; i -= SUMS_AHEAD * 256) {
-=======
-  i64 i = to - 1 - threadIdx.x;
-  ROLLED
-  for (; i - (SUMS_AHEAD - 1) * 256 >= from; i -= SUMS_AHEAD * 256) {
->>>>>>> 04f2efc9 (perf(gpu): steps of powers of two that compilers know, shorter circles of chirps; running sums of a vector in two launches)
     S v[SUMS_AHEAD];
 #pragma unroll
-    for (int e = 0; e < SUMS_AHEAD; e++) v[e] = line[reverse ? n - 1 - (i - e * 256) : i - e * 256];
+    for (int e = 0; e < SUMS_AHEAD; e++) v[e] = line[reverse ? n - 1 - (i + e * 256) : i + e * 256];
 #pragma unroll
     for (int e = 0; e < SUMS_AHEAD; e++) sum += (A)to_compute(v[e]);
   }
-<<<<<<< HEAD
-=======
-  ROLLED
-  for (; i >= from; i -= 256) sum += (A)to_compute(line[reverse ? n - 1 - i : i]);
->>>>>>> 04f2efc9 (perf(gpu): steps of powers of two that compilers know, shorter circles of chirps; running sums of a vector in two launches)
   sum = group_sum(sum, 256, slots);
   if (threadIdx.x == 0) sums[row * gridDim.x + blockIdx.x] = sum;
 }
