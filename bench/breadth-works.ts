@@ -332,6 +332,14 @@ function* products(): Generator<Row> {
   yield ['svd 256', { x: 'normal f32 256x256' }, ({ x }) => x.svd(), 'torch.linalg.svd(x, full_matrices=False)'];
   yield ['eigh 256', { x: 'definite f32 256x256' }, ({ x }) => x.eigh(), 'torch.linalg.eigh(x)'];
   yield ['inv of 256 16x16', { x: 'definite f32 256x16x16' }, ({ x }) => x.inv(), 'torch.linalg.inv(x)'];
+  yield ['det of 65536 3x3', { x: 'definite f32 65536x3x3' }, ({ x }) => x.det(), 'torch.linalg.det(x)'];
+  const many = { x: 'definite f32 4096x64x64', y: 'normal f32 4096x64x4' };
+  yield ['solve of 4096 64x64', many, ({ x, y }) => x.solve(y), 'torch.linalg.solve(x, y)'];
+  yield ['cholesky of 4096 64x64', many, ({ x }) => x.cholesky(), 'torch.linalg.cholesky(x)'];
+  const some = { x: 'definite f32 1024x16x16' };
+  yield ['qr of 1024 16x16', some, ({ x }) => x.qr(), 'torch.linalg.qr(x)'];
+  yield ['eigh of 1024 16x16', some, ({ x }) => x.eigh(), 'torch.linalg.eigh(x)'];
+  yield ['svd of 1024 16x16', some, ({ x }) => x.svd(), 'torch.linalg.svd(x, full_matrices=False)'];
 }
 
 function* layers(): Generator<Row> {

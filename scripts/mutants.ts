@@ -57,6 +57,11 @@ const GUARDS: Readonly<Record<string, Guard>> = {
   'attention-split.h': { ops: ['sdpa', 'sdpaRun'], tests: ['kernels-attention', 'engine-decode'] },
   'attention-tile.h': { ops: ['sdpa', 'sdpaBackward'], tests: ['kernels-attention'] },
   'candle/binary.hip': { tests: ['kernels-golden'] },
+  'factor.h': { tests: ['linalg-kernels'] },
+  'lu.hip': { tests: ['linalg-kernels'] },
+  'triangles.hip': { tests: ['linalg-kernels'] },
+  'reflections.hip': { tests: ['linalg-kernels'] },
+  'rotations.hip': { tests: ['linalg-kernels'] },
   'block-scan.h': { ops: ['cumsum', 'flagStarts'], tests: ['kernels-structured'] },
   'block.h': {
     ops: ['sum', 'max', 'argmax', 'softmax', 'layerNorm'],

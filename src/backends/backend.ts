@@ -52,6 +52,9 @@ export interface Recorded {
   dispose(): void;
 }
 
+/** How a factorization runs: by kernels of the device's own, by its vendor's library, or not here. */
+export type Factors = 'itself' | 'by library' | 'elsewhere';
+
 export interface Backend {
   /** 'cpu', 'reference', 'cuda:0', 'rocm:1', 'sim:64', 'emu:gfx1030'. */
   readonly name: string;
@@ -80,8 +83,8 @@ export interface Backend {
   worthChain?(elements: number): boolean;
   /** true, or the sentence that errors, skips and docs print. */
   supports(row: RunRow, dtype: DType): true | string;
-  /** From this size of a matrix on factorizations are worth a call of the device's library; 0 unless said. */
-  readonly factorsFrom?: number;
+  /** How it runs a factorization (a row of src/ops/linalg-factors.ts) of m x n; absent where `supports` says it all. */
+  factors?(name: string, m: number, n: number, dtype: DType): Factors;
   /**
    * Records what f asks for instead of running it. Memory made inside is the recording's as long as that lives. Absent
    * where a device cannot. One that never runs at the same time as another, and whose results nobody wants once that

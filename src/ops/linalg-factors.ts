@@ -1,5 +1,6 @@
-// The factorizations behind linear algebra, as rows that run on the host in double precision, whatever the device:
-// tensors of a GPU go there and back, and their gradients are products and solutions of the same kind, of any order.
+// The factorizations behind linear algebra, as rows: by the CPU engine, on GPUs by kernels of their own or a vendor's
+// library where these take matrices of the size (tensors of a GPU else go to the host and back). Their
+// gradients are products and solutions of the same kind, of any order.
 import type { DType } from '../base/dtype.js';
 import { ShapeError } from '../base/errors.js';
 import { formatShape, sizeOf, type Shape } from '../base/shape.js';
@@ -27,13 +28,13 @@ function each(
 }
 
 type HostDef = Pick<KernelRow, 'infer' | 'reference' | 'grad' | 'custom'>;
-/** A row without GPU kernels: the CPU engine's function of its name runs; the one in the row is the oracle. */
+/** The CPU engine's function of its name runs where no GPU does; the one in the row is the oracle. */
 const hostRow = (name: string, def: HostDef): KernelRow => ({
   name,
   family: 'custom',
   custom: { native: true },
   mixed: true,
-  formula: `${name}, on the host`,
+  formula: `${name}, in double precision`,
   dtypes: ['f32', 'f64'],
   candle: { none: 'Candle has none of it' },
   ulp: ulps(16),
@@ -68,6 +69,69 @@ const SOLVE = hostRow('solve', {
 });
 export const solved = (a: Tensor, b: Tensor): Tensor => a.onHost(SOLVE, [a, b])[0];
 
+/** Whether a tensor's device runs a row on matrices of this size by kernels of its own. */
+const runsHere = (row: KernelRow, x: Tensor): boolean => {
+  const { m, n } = tall(x.shape);
+  return x.size > 0 && x.device.backend.factors?.(row.name, m, n, x.dtype) === 'itself';
+};
+
+const INVERSE = hostRow('inverse', {
+  infer: ([a]: readonly Sig[]): readonly Sig[] => [a],
+  reference: (inputs, outputs): void => {
+    const { n } = tall(inputs[0].shape);
+    const one = Array.from({ length: n * n }, (_, i) => (i % (n + 1) === 0 ? 1 : 0));
+    each(inputs, outputs, [2, 2], (a) => [host.solve('solve', a, one, n, n)]);
+  },
+  grad: ({ out, grad }: GradContext): Grads => [T(out).matmul(grad).matmul(T(out)).neg()],
+});
+export const inverted = (a: Tensor): Tensor =>
+  runsHere(INVERSE, a) ? a.onHost(INVERSE, [a])[0] : solved(a, eye(a, tall(a.shape).n).broadcastTo(a.shape));
+
+/** Which triangle of a matrix counts, whether it is meant transposed, and whether its diagonal counts as ones. */
+export interface Triangle {
+  readonly upper: boolean;
+  readonly transpose: boolean;
+  readonly unit: boolean;
+}
+const TRIANGULAR = hostRow('triangular', {
+  infer: ([, b]: readonly Sig[]): readonly Sig[] => [b],
+  reference: (inputs, outputs, { upper, transpose, unit }): void => {
+    const n = tall(inputs[0].shape).n;
+    const k = tall(inputs[1].shape).n;
+    each(inputs, outputs, [2, 2, 2], (a, b) => {
+      const part = a.map((value, e) => {
+        const [i, j] = [Math.floor(e / n), e % n];
+        return i === j && unit ? 1 : i === j || (upper ? j > i : j < i) ? value : 0;
+      });
+      const meant = transpose ? part.map((_, e) => part[(e % n) * n + Math.floor(e / n)]) : part;
+      return [host.solve('solve', meant, b, n, k)];
+    });
+  },
+  grad: ({ x, out, grad, params, needs }: GradContext): Grads => {
+    const { upper, transpose, unit } = params as unknown as Triangle;
+    const back = triangleSolved(x, grad, { upper, transpose: !transpose, unit });
+    if (!needs(0)) return [undefined, back];
+    const whole = (transpose ? out.matmul(T(back)) : back.matmul(T(out))).neg();
+    const beside = unit ? 1 : 0;
+    return [upper ? whole.triu(beside) : whole.tril(-beside), back];
+  },
+});
+/** The triangle of a matrix that counts, with ones on the diagonal where that is asked for. */
+function triangle(a: Tensor, { upper, unit }: Triangle): Tensor {
+  if (!unit) return upper ? a.triu() : a.tril();
+  const one = a.onesLike().tril().triu();
+  return (upper ? a.triu(1) : a.tril(-1)).add(one);
+}
+/** X of A X = B for batches of one shape, of whose A a triangle counts. */
+export function triangleSolved(a: Tensor, b: Tensor, how: Triangle): Tensor {
+  if (b.size > 0 && runsHere(TRIANGULAR, a)) return a.onHost(TRIANGULAR, [a, b], { ...how })[0];
+  const part = triangle(a, how);
+  return solved(how.transpose ? T(part) : part, b);
+}
+const LOWER: Triangle = { upper: false, transpose: false, unit: false };
+const UPPER: Triangle = { upper: true, transpose: false, unit: false };
+const turned = (t: Triangle): Triangle => ({ ...t, transpose: !t.transpose });
+
 export const DET = hostRow('det', {
   infer: ([a]: readonly Sig[]): readonly Sig[] => [{ shape: lead(a.shape), dtype: a.dtype }],
   reference: (inputs, outputs): void => {
@@ -80,9 +144,7 @@ export const DET = hostRow('det', {
     });
   },
   // Of a singular matrix the solution below says that there is none.
-  grad: ({ x, out, grad }: GradContext): Grads => [
-    T(solved(x, eye(x, tall(x.shape).n).broadcastTo(x.shape))).mul(grad.mul(out).unsqueeze(-1).unsqueeze(-1)),
-  ],
+  grad: ({ x, out, grad }: GradContext): Grads => [T(inverted(x)).mul(grad.mul(out).unsqueeze(-1).unsqueeze(-1))],
 });
 export const SLOGDET = hostRow('slogdet', {
   infer: ([a]: readonly Sig[]): readonly Sig[] => [0, 1].map(() => ({ shape: lead(a.shape), dtype: a.dtype })),
@@ -101,7 +163,7 @@ export const SLOGDET = hostRow('slogdet', {
   grad: ({ x, grads }: GradContext): Grads => {
     const g = grads[1];
     if (!g) return [x.zerosLike()];
-    return [T(solved(x, eye(x, tall(x.shape).n).broadcastTo(x.shape))).mul(g.unsqueeze(-1).unsqueeze(-1))];
+    return [T(inverted(x)).mul(g.unsqueeze(-1).unsqueeze(-1))];
   },
 });
 
@@ -129,8 +191,8 @@ export const LU = hostRow('lu', {
     if (n > k) below = below.sub(g.narrow(-1, k, n - k).matmul(T(lu.narrow(-1, k, n - k))));
     if (m > k) above = above.sub(T(lu.narrow(-2, k, m - k)).matmul(g.narrow(-2, k, m - k)));
     // X U1^-T, and L1^-T X.
-    const right = (t: Tensor): Tensor => T(solved(upper, T(t)));
-    const left = (t: Tensor): Tensor => solved(T(lower), t);
+    const right = (t: Tensor): Tensor => T(triangleSolved(upper, T(t), UPPER));
+    const left = (t: Tensor): Tensor => triangleSolved(lower, t, turned({ ...LOWER, unit: true }));
     let rows = left(right(below.tril(-1).add(above.triu())));
     if (n > k) rows = rows.cat([left(g.narrow(-1, k, n - k))], rows.rank - 1);
     if (m > k) rows = rows.cat([right(g.narrow(-2, k, m - k))], rows.rank - 2);
@@ -161,7 +223,8 @@ export const CHOLESKY = hostRow('cholesky', {
     const inner = T(l).matmul(grad).tril();
     const half = inner.sub(inner.diagonal().affine(0.5, 0).diagEmbed());
     // L^-T S L^-1, of which the symmetric part counts.
-    const s = T(solved(T(l), T(solved(T(l), half))));
+    const by = (x: Tensor): Tensor => triangleSolved(l, x, turned(LOWER));
+    const s = T(by(T(by(half))));
     return [s.add(T(s)).affine(0.5, 0)];
   },
 });
@@ -184,7 +247,7 @@ export const QR = hostRow('qr', {
     const inner = r.matmul(T(gr)).sub(T(gq).matmul(q));
     const low = inner.tril(-1);
     const mirrored = inner.tril().add(T(low));
-    return [T(solved(r, T(gq.add(q.matmul(mirrored)))))];
+    return [T(triangleSolved(r, T(gq.add(q.matmul(mirrored))), UPPER))];
   },
 });
 
@@ -277,4 +340,6 @@ export function requireMatrix(op: string, x: Tensor): void {
   if (x.rank < 2) throw new ShapeError(`${op}: takes matrices, not ${formatShape(x.shape)}`);
 }
 /** What formulas of ops that are made of these say. */
-export const HOST = 'computed on the host in double precision, whatever the device';
+export const DOUBLES =
+  'in double precision; on GPUs by kernels to 1024 rows, f32 of more than 16 rows in f32; else on the host';
+export const FEW = 'in double precision; on GPUs by kernels to 64 columns, else on the host';

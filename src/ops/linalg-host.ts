@@ -155,13 +155,18 @@ const SMALL = 32;
  */
 export function eigh(a: Matrix, n: number): { values: number[]; vectors: Matrix } {
   if (a.some((x) => !Number.isFinite(x))) throw new ArgumentError('eigh: the matrix holds NaN or infinities');
-  const { values, rows } = n > SMALL ? eighByDiagonals(a, n) : eighByRotations(a, n);
+  const most = a.reduce((top, x) => Math.max(top, Math.abs(x)), 0);
+  const scale = most > 0 ? 2 ** Math.floor(Math.log2(most)) : 1; // so that no square overflows
+  const { values, rows } = (n > SMALL ? eighByDiagonals : eighByRotations)(
+    a.map((x) => x / scale),
+    n,
+  );
   const order = Array.from({ length: n }, (_, i) => i).sort((i, j) => values[i] - values[j]);
   const columns = order.map((from) => {
     const sign = signOf((i) => rows[from][i], n);
     return sign < 0 ? rows[from].map((x) => -x) : rows[from];
   });
-  return { values: order.map((i) => values[i]), vectors: fromColumns(columns, n) };
+  return { values: order.map((i) => values[i] * scale), vectors: fromColumns(columns, n) };
 }
 /** Eigenvalues in any order, and each one's vector as a row. */
 interface Eigen {
@@ -218,9 +223,7 @@ function eighByRotations(a: Matrix, n: number): Eigen {
 
 /** Householder's reflections to three diagonals, then QL steps with shifts until two of them are 0. */
 function eighByDiagonals(a: Matrix, n: number): Eigen {
-  const most = a.reduce((top, x) => Math.max(top, Math.abs(x)), 0);
-  const scale = most > 0 ? 2 ** Math.floor(Math.log2(most)) : 1;
-  const m = Array.from({ length: n }, (_, i) => Float64Array.from({ length: n }, (_unused, j) => a[i * n + j] / scale));
+  const m = Array.from({ length: n }, (_, i) => Float64Array.from({ length: n }, (_unused, j) => a[i * n + j]));
   const [d, e, betas] = [new Float64Array(n), new Float64Array(n), new Float64Array(n)];
   const w = new Float64Array(n);
   for (let k = 0; k < n - 2; k++) {
@@ -262,7 +265,7 @@ function eighByDiagonals(a: Matrix, n: number): Eigen {
     return row;
   });
   clearSides(d, e, rows);
-  return { values: d.map((x) => x * scale), rows };
+  return { values: d, rows };
 }
 
 /** Rotates the side diagonal e away; d becomes the eigenvalues, and `rows` turns with it. */

@@ -7,9 +7,11 @@ import { alike, composite, requireDType, requireSameDType } from './kernel-row.j
 import {
   CHOLESKY,
   DET,
+  DOUBLES,
   EIGH,
   eye,
-  HOST,
+  FEW,
+  inverted,
   lead,
   lost,
   LU,
@@ -43,12 +45,14 @@ function widened<R extends readonly Tensor[]>(op: string, x: Tensor, f: (x: Tens
   if (x.dtype === 'f32' || x.dtype === 'f64') return f(x);
   return f(x.cast('f32')).map((t) => t.cast(x.dtype)) as unknown as R;
 }
+const LIBRARY = 'cuSOLVER or hipSOLVER where there is one; else on the host';
 const LARGE =
-  'in double precision: on the host, or by cuSOLVER or hipSOLVER of 128 rows and more on a GPU that has one';
+  'in double precision; on GPUs by kernels to 1024 rows, f32 of more than 16 rows in f32; beyond by ' + LIBRARY;
+const SPECTRAL = `in double precision; on GPUs by kernels to 64 columns, from 128 on in the type itself by ${LIBRARY}`;
 const symmetric = (x: Tensor): Tensor => x.add(T(x)).affine(0.5, 0);
 
 /** A and B with one batch shape, B as matrices. */
-function solveOf(op: string, a: Tensor, b: Tensor): Tensor {
+export function solveOf(op: string, a: Tensor, b: Tensor, solve: typeof solved = solved): Tensor {
   requireSquare(op, a);
   requireSameDType(op, [a, b]);
   const n = tall(a.shape).n;
@@ -58,7 +62,7 @@ function solveOf(op: string, a: Tensor, b: Tensor): Tensor {
     throw new ShapeError(`${op}: ${formatShape(b.shape)} has not the ${n} rows of ${formatShape(a.shape)}`);
   const batch = broadcastShapes(op, lead(a.shape), lead(right.shape));
   const [x] = widened(op, a, (w) => [
-    solved(w.broadcastTo([...batch, n, n]), right.cast(w.dtype).broadcastTo([...batch, ...right.shape.slice(-2)])),
+    solve(w.broadcastTo([...batch, n, n]), right.cast(w.dtype).broadcastTo([...batch, ...right.shape.slice(-2)])),
   ]);
   return vector ? x.squeeze(-1) : x;
 }
@@ -108,18 +112,18 @@ export const linalgOps = rows({
     ...row(`the inverse of square matrices; ${LARGE}`, [{ inputs: [PLAIN], args: [] }]),
     compose: (x: Tensor): Tensor => {
       requireSquare('inv', x);
-      return solveOf('inv', x, eye(x, tall(x.shape).n));
+      return widened('inv', x, (w) => [inverted(w)])[0];
     },
   }),
   det: composite({
-    ...row(`determinant; no gradient where it is 0; ${HOST}`, [{ inputs: [PLAIN], args: [] }]),
+    ...row(`determinant; no gradient where it is 0; ${DOUBLES}`, [{ inputs: [PLAIN], args: [] }]),
     compose: (x: Tensor): Tensor => {
       requireSquare('det', x);
       return widened('det', x, (w) => [w.onHost(DET, [w])[0]])[0];
     },
   }),
   logdet: composite({
-    ...row(`ln of the determinant, NaN where it is negative; ${HOST}`, [{ inputs: [SPD], args: [] }]),
+    ...row(`ln of the determinant, NaN where it is negative; ${DOUBLES}`, [{ inputs: [SPD], args: [] }]),
     compose: (x: Tensor): Tensor => {
       requireSquare('logdet', x);
       const [sign, log] = x.slogdet();
@@ -127,7 +131,7 @@ export const linalgOps = rows({
     },
   }),
   slogdet: composite({
-    ...row(`[sign, ln |determinant|]; ${HOST}`, [{ inputs: [PLAIN], args: [] }]),
+    ...row(`[sign, ln |determinant|]; ${DOUBLES}`, [{ inputs: [PLAIN], args: [] }]),
     compose: (x: Tensor): readonly [sign: Tensor, logabsdet: Tensor] => {
       requireSquare('slogdet', x);
       return widened('slogdet', x, (w): readonly [Tensor, Tensor] => {
@@ -138,7 +142,7 @@ export const linalgOps = rows({
   }),
   lu: composite({
     ...row(
-      `[P, L, U]: rows put in order (a matrix of ones and zeros), a lower triangle with ones, an upper one; ${HOST}`,
+      `[P, L, U]: rows put in order (a matrix of ones and zeros), a lower triangle with ones, an upper one; ${DOUBLES}`,
       [
         { inputs: [PLAIN], args: [] },
         { inputs: [TALL], args: [] },
@@ -159,7 +163,7 @@ export const linalgOps = rows({
   }),
   luFactor: composite({
     ...row(
-      `[L and U in one matrix, the row (counted from 1, i32) that each row was exchanged with, in turn]; ${HOST}`,
+      `[L and U in one matrix, the row (counted from 1, i32) that each row was exchanged with, in turn]; ${DOUBLES}`,
       [
         { inputs: [PLAIN], args: [] },
         { inputs: [TALL], args: [] },
@@ -176,7 +180,7 @@ export const linalgOps = rows({
   }),
   luSolve: composite({
     ...row(
-      `X of A X = B, given what luFactor answers of A; B a vector or columns; ${HOST}`,
+      `X of A X = B, given what luFactor answers of A; B a vector or columns; ${DOUBLES}`,
       [
         {
           inputs: [PLAIN, { shape: [3], dtype: 'i32', values: [3, 2, 3] }, s(3, 2)],
@@ -234,7 +238,7 @@ export const linalgOps = rows({
     },
   }),
   qr: composite({
-    ...row(`[Q, R]: orthonormal columns times an upper triangle; ${LARGE}`, [
+    ...row(`[Q, R]: orthonormal columns times an upper triangle; ${SPECTRAL}`, [
       { inputs: [TALL], args: [] },
       { inputs: [PLAIN], args: [] },
       { inputs: [{ shape: [2, 4], values: [2, 1, 3, 0, 4, 1, 5, 2] }], args: [] },
@@ -243,7 +247,7 @@ export const linalgOps = rows({
   }),
   eigh: composite({
     ...row(
-      `[ascending eigenvalues, eigenvectors as columns, their largest component positive] of (A + A^T) / 2; ${LARGE}`,
+      `[ascending eigenvalues, eigenvectors as columns, their largest component positive] of (A + A^T) / 2; ${SPECTRAL}`,
       [{ inputs: [SPD], args: [] }],
     ),
     compose: (x: Tensor): readonly [values: Tensor, vectors: Tensor] => {
@@ -252,7 +256,7 @@ export const linalgOps = rows({
     },
   }),
   svd: composite({
-    ...row(`[U, S, V^T] with U diag(S) V^T = A and descending S, reduced; ${LARGE}`, [
+    ...row(`[U, S, V^T] with U diag(S) V^T = A and descending S, reduced; ${SPECTRAL}`, [
       { inputs: [TALL], args: [] },
       { inputs: [{ shape: [2, 4], values: [2, 1, 3, 0, 4, 1, 5, 2] }], args: [] },
     ]),
@@ -267,7 +271,7 @@ export const linalgOps = rows({
   }),
   pinv: composite({
     ...row(
-      `the pseudo-inverse (Moore-Penrose); singular values below max(m, n) eps of the largest count as 0; ${HOST}`,
+      `the pseudo-inverse (Moore-Penrose); singular values below max(m, n) eps of the largest count as 0; ${FEW}`,
       [
         { inputs: [TALL], args: [] },
         { inputs: [{ shape: [2, 4], values: [2, 1, 3, 0, 4, 1, 5, 2] }], args: [] },
@@ -283,7 +287,7 @@ export const linalgOps = rows({
   }),
   matrixRank: composite({
     ...row(
-      `how many singular values are above max(m, n) eps of the largest (i64); ${HOST}`,
+      `how many singular values are above max(m, n) eps of the largest (i64); ${FEW}`,
       [
         { inputs: [TALL], args: [] },
         { inputs: [square(1, 2, 3, 2, 4, 6, 1, 0, 1)], args: [] },
@@ -302,7 +306,7 @@ export const linalgOps = rows({
   lstsq: composite({
     ...row(
       `X with the least |A X - B|, of several the shortest; by QR, or the pseudo-inverse where the rank is not ` +
-        `full; ${HOST}`,
+        `full; ${FEW}`,
       [
         { inputs: [TALL, s(4, 2)], args: [{ input: 1 }] },
         { inputs: [{ shape: [2, 4], values: [2, 1, 3, 0, 4, 1, 5, 2] }, s(2, 1)], args: [{ input: 1 }] },

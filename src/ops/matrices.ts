@@ -4,8 +4,8 @@ import { ArgumentError, ShapeError } from '../base/errors.js';
 import { formatShape, normalizeDim } from '../base/shape.js';
 import type { Tensor } from '../tensor/tensor.js';
 import { alike, composite, requireFlag, requireOptions } from './kernel-row.js';
-import { PLAIN, SPD, TALL } from './linalg.js';
-import { HOST, requireMatrix, requireSquare, T } from './linalg-factors.js';
+import { PLAIN, solveOf, SPD, TALL } from './linalg.js';
+import { DOUBLES, FEW, requireMatrix, requireSquare, triangleSolved } from './linalg-factors.js';
 import { type CompositeErrorSample, type CompositeSample, type InputSpec, rows } from './op.js';
 
 /** What solveTriangular takes. */
@@ -29,13 +29,6 @@ const NORMS: readonly MatrixNorm[] = ['fro', 'nuc', 1, -1, 2, -2, Infinity, -Inf
 
 function requireNorm(op: string, ord: MatrixNorm): void {
   if (!NORMS.includes(ord)) throw new ArgumentError(`${op}: ${String(ord)} is no norm; known are ${NORMS.join(', ')}`);
-}
-
-/** The triangle of a matrix that counts, with ones on the diagonal where that is asked for. */
-function triangle(a: Tensor, { upper = false, unit = false }: TriangularOptions): Tensor {
-  if (!unit) return upper ? a.triu() : a.tril();
-  const one = a.onesLike().tril().triu();
-  return (upper ? a.triu(1) : a.tril(-1)).add(one);
 }
 
 /** The parts of a product in the order with the fewest multiplications. */
@@ -79,7 +72,7 @@ const row = (
 export const matrixOps = rows({
   solveTriangular: composite({
     ...row(
-      `X of A X = B, of whose square A one triangle counts; B a vector or columns; ${HOST}`,
+      `X of A X = B, of whose square A one triangle counts; B a vector or columns; ${DOUBLES}`,
       [
         { inputs: [PLAIN, s(3, 2)], args: [{ input: 1 }] },
         { inputs: [PLAIN, s(3, 2)], args: [{ input: 1 }, { upper: true, transpose: true }] },
@@ -90,12 +83,12 @@ export const matrixOps = rows({
     compose: (a: Tensor, b: Tensor, options: TriangularOptions = {}): Tensor => {
       requireOptions('solveTriangular', options, ['upper', 'transpose', 'unit']);
       requireSquare('solveTriangular', a);
-      const part = triangle(a, options);
-      return (options.transpose ? T(part) : part).solve(b);
+      const { upper = false, transpose = false, unit = false } = options;
+      return solveOf('solve', a, b, (m, right) => triangleSolved(m, right, { upper, transpose, unit }));
     },
   }),
   choleskySolve: composite({
-    ...row(`X of A X = B, given the factor L of A = L L^T; ${HOST}`, [
+    ...row(`X of A X = B, given the factor L of A = L L^T; ${DOUBLES}`, [
       { inputs: [s(3, 2), SPD], args: [{ input: 1 }] },
       { inputs: [s(3, 2), SPD], args: [{ input: 1 }, { upper: true }] },
     ]),
@@ -108,11 +101,11 @@ export const matrixOps = rows({
     },
   }),
   eigvalsh: composite({
-    ...row(`ascending eigenvalues of (A + A^T) / 2; ${HOST}`, [{ inputs: [SPD], args: [] }]),
+    ...row(`ascending eigenvalues of (A + A^T) / 2; ${FEW}`, [{ inputs: [SPD], args: [] }]),
     compose: (x: Tensor): Tensor => x.eigh()[0],
   }),
   svdvals: composite({
-    ...row(`descending singular values; ${HOST}`, [{ inputs: [TALL], args: [] }]),
+    ...row(`descending singular values; ${FEW}`, [{ inputs: [TALL], args: [] }]),
     compose: (x: Tensor): Tensor => x.svd()[1],
   }),
   matrixNorm: composite({

@@ -1,5 +1,6 @@
-// A stand-in of cuSOLVER and hipSOLVER: factorizations of matrices of doubles that lie column after column, by plain
-// loops.
+// A stand-in of cuSOLVER and hipSOLVER: factorizations of matrices of either float that lie column after column, by
+// plain loops.
+import { bytesOf } from '../base/dtype.js';
 import type { NativeArg } from '../driver/ffi.js';
 import { CUSOLVER_NUMBERS, HIPSOLVER_NUMBERS } from '../driver/solver.js';
 import {
@@ -28,15 +29,30 @@ const roomOf = (n: number): number => 32 * n;
 type Calls = Record<string, (...args: any[]) => number>;
 
 export const solverStandIn = (prefix: keyof typeof KINDS, device: HostedDevice): StandIn =>
-  new StandIn(prefix, new SolverLibrary(prefix, device).symbols());
+  new StandIn(
+    prefix,
+    inBothFloats((dtype, handles) => new SolverLibrary(prefix, device, dtype, handles).symbols()),
+  );
+
+/** Calls of each precision, on handles that they share. */
+function inBothFloats(symbols: (dtype: Float, handles: Handles) => Symbols): Symbols {
+  const handles = new Handles();
+  return { ...symbols('f64', handles), ...symbols('f32', handles) };
+}
+type Float = 'f32' | 'f64';
+/** The letter by which LAPACK's names say it. */
+const LETTER: Readonly<Record<Float, string>> = { f64: 'D', f32: 'S' };
 
 class SolverLibrary {
   readonly #prefix: keyof typeof KINDS;
   readonly #device: HostedDevice;
   readonly #numbers: (typeof KINDS)[keyof typeof KINDS];
-  readonly #handles = new Handles();
+  readonly #dtype: Float;
+  readonly #handles: Handles;
 
-  constructor(prefix: keyof typeof KINDS, device: HostedDevice) {
+  constructor(prefix: keyof typeof KINDS, device: HostedDevice, dtype: Float, handles: Handles) {
+    this.#dtype = dtype;
+    this.#handles = handles;
     this.#prefix = prefix;
     this.#device = device;
     this.#numbers = KINDS[prefix];
@@ -50,7 +66,11 @@ class SolverLibrary {
       ...this.#qrCalls(),
       ...this.#svdCalls(),
     };
-    return Object.fromEntries(Object.entries(calls).map(([name, call]) => [`${this.#prefix}${name}`, call]));
+    const named = (name: string): string => (/^[a-z]/.test(name) ? LETTER[this.#dtype] + name : name);
+    return Object.fromEntries(Object.entries(calls).map(([name, call]) => [`${this.#prefix}${named(name)}`, call]));
+  }
+  get #bytes(): number {
+    return bytesOf(this.#dtype);
   }
 
   #of(h: number): Handle {
@@ -63,7 +83,7 @@ class SolverLibrary {
   }
   #matrix(what: string, at: number, rows: number, columns: number, ld: number): Numbers {
     if (ld !== rows) throw new Misuse(`${what}: columns are ${ld} apart where rows are ${rows}`);
-    return new Numbers(this.#device, what, at, rows * columns, 'f64');
+    return new Numbers(this.#device, what, at, rows * columns, this.#dtype);
   }
   #integers(what: string, at: number, count: number): Int32Array {
     checkMemory(this.#device, what, at, count * 4);
@@ -95,12 +115,12 @@ class SolverLibrary {
   /** Cholesky factors. */
   #choleskyCalls(): Calls {
     return {
-      Dpotrf_bufferSize: (h: number, _uplo: number, n: number, _a: number, _lda: number, cell: NativeArg) =>
+      potrf_bufferSize: (h: number, _uplo: number, n: number, _a: number, _lda: number, cell: NativeArg) =>
         this.#room(h, n, cell),
-      Dpotrf: (h, uplo, n, a, lda, work, elements, info) => {
+      potrf: (h, uplo, n, a, lda, work, elements, info) => {
         if (uplo !== this.#numbers.upper) throw new Misuse(`triangle ${uplo}`);
         this.#device.enqueue(this.#streamOf(h), () => {
-          useWorkspace(this.#device, work, elements * 8, roomOf(n) * 8);
+          useWorkspace(this.#device, work, elements * this.#bytes, roomOf(n) * this.#bytes);
           const numbers = this.#matrix('a', a, n, n, lda);
           this.#answer(info, [upperFactor(numbers.values, n)]);
           numbers.write();
@@ -112,12 +132,12 @@ class SolverLibrary {
   /** LU factors, and what is solved with them. */
   #luCalls(): Calls {
     return {
-      Dgetrf_bufferSize: (h: number, _m: number, n: number, _a: number, _lda: number, cell: NativeArg) =>
+      getrf_bufferSize: (h: number, _m: number, n: number, _a: number, _lda: number, cell: NativeArg) =>
         this.#room(h, n, cell),
-      Dgetrf: (h, m, n, a, lda, work, pivots, info) => {
+      getrf: (h, m, n, a, lda, work, pivots, info) => {
         if (m !== n) throw new Misuse(`${m} rows and ${n} columns`);
         this.#device.enqueue(this.#streamOf(h), () => {
-          useWorkspace(this.#device, work, roomOf(n) * 8, roomOf(n) * 8);
+          useWorkspace(this.#device, work, roomOf(n) * this.#bytes, roomOf(n) * this.#bytes);
           const numbers = this.#matrix('a', a, n, n, lda);
           const exchanged = factors(numbers.values, n);
           const zero = Array.from({ length: n }, (_, i) => numbers.values[i * n + i]).indexOf(0);
@@ -127,7 +147,7 @@ class SolverLibrary {
         });
         return 0;
       },
-      Dgetrs: (h, trans, n, columns, a, lda, pivots, b, ldb, info) => {
+      getrs: (h, trans, n, columns, a, lda, pivots, b, ldb, info) => {
         if (trans !== this.#numbers.transpose) throw new Misuse(`operation ${trans}`);
         this.#device.enqueue(this.#streamOf(h), () => {
           const right = this.#matrix('b', b, n, columns, ldb);
@@ -143,13 +163,13 @@ class SolverLibrary {
   /** Eigenvalues and vectors of symmetric matrices. */
   #eighCalls(): Calls {
     return {
-      Dsyevd_bufferSize: (h: number, _v: number, _u: number, n: number, ...rest: NativeArg[]) =>
+      syevd_bufferSize: (h: number, _v: number, _u: number, n: number, ...rest: NativeArg[]) =>
         this.#room(h, n, rest[3]),
-      Dsyevd: (h, vectors, uplo, n, a, lda, values, work, elements, info) => {
+      syevd: (h, vectors, uplo, n, a, lda, values, work, elements, info) => {
         if (vectors !== this.#numbers.vectors || uplo !== this.#numbers.upper)
           throw new Misuse(`vectors ${vectors}, triangle ${uplo}`);
         this.#device.enqueue(this.#streamOf(h), () => {
-          useWorkspace(this.#device, work, elements * 8, roomOf(n) * 8);
+          useWorkspace(this.#device, work, elements * this.#bytes, roomOf(n) * this.#bytes);
           const [numbers, found] = [this.#matrix('a', a, n, n, lda), this.#matrix('values', values, n, 1, n)];
           const { lengths, left } = rotated(shifted(numbers.values, n), n, n);
           const order = lengths.map((_, i) => i).sort((i, j) => lengths[i] - lengths[j]);
@@ -169,11 +189,11 @@ class SolverLibrary {
   /** QR: reflections, and the matrix that they make. */
   #qrCalls(): Calls {
     return {
-      Dgeqrf_bufferSize: (h: number, _m: number, n: number, _a: number, _lda: number, cell: NativeArg) =>
+      geqrf_bufferSize: (h: number, _m: number, n: number, _a: number, _lda: number, cell: NativeArg) =>
         this.#room(h, n, cell),
-      Dgeqrf: (h, m, n, a, lda, tau, work, elements, info) => {
+      geqrf: (h, m, n, a, lda, tau, work, elements, info) => {
         this.#device.enqueue(this.#streamOf(h), () => {
-          useWorkspace(this.#device, work, elements * 8, roomOf(n) * 8);
+          useWorkspace(this.#device, work, elements * this.#bytes, roomOf(n) * this.#bytes);
           const [numbers, scales] = [this.#matrix('a', a, m, n, lda), this.#matrix('tau', tau, n, 1, n)];
           reflections(numbers.values, scales.values, m, n);
           numbers.write();
@@ -182,12 +202,12 @@ class SolverLibrary {
         });
         return 0;
       },
-      Dorgqr_bufferSize: (h: number, _m: number, n: number, _k: number, ...rest: NativeArg[]) =>
+      orgqr_bufferSize: (h: number, _m: number, n: number, _k: number, ...rest: NativeArg[]) =>
         this.#room(h, n, rest[3]),
-      Dorgqr: (h, m, n, k, a, lda, tau, work, elements, info) => {
+      orgqr: (h, m, n, k, a, lda, tau, work, elements, info) => {
         if (k !== n) throw new Misuse(`${k} reflections for ${n} columns`);
         this.#device.enqueue(this.#streamOf(h), () => {
-          useWorkspace(this.#device, work, elements * 8, roomOf(n) * 8);
+          useWorkspace(this.#device, work, elements * this.#bytes, roomOf(n) * this.#bytes);
           const numbers = this.#matrix('a', a, m, n, lda);
           unfolded(numbers.values, this.#matrix('tau', tau, n, 1, n).values, m, n);
           numbers.write();
@@ -201,16 +221,16 @@ class SolverLibrary {
   #svdCalls(): Calls {
     return {
       CreateGesvdjInfo: (cell: NativeArg) => this.#handles.make(cell, 'rotations', {}),
-      Dgesvdj_bufferSize: (h: number, _v: number, _e: number, _m: number, n: number, ...rest: NativeArg[]) => {
+      gesvdj_bufferSize: (h: number, _v: number, _e: number, _m: number, n: number, ...rest: NativeArg[]) => {
         this.#handles.get(rest[8] as number, 'rotations');
         return this.#room(h, n, rest[7]);
       },
-      Dgesvdj: (h, vectors, economy, m, n, a, lda, values, u, ldu, v, ldv, work, elements, info, by) => {
+      gesvdj: (h, vectors, economy, m, n, a, lda, values, u, ldu, v, ldv, work, elements, info, by) => {
         this.#handles.get(by, 'rotations');
         if (vectors !== this.#numbers.vectors || economy !== 1 || m < n)
           throw new Misuse(`${m} x ${n}, economy ${economy}`);
         this.#device.enqueue(this.#streamOf(h), () => {
-          useWorkspace(this.#device, work, elements * 8, roomOf(n) * 8);
+          useWorkspace(this.#device, work, elements * this.#bytes, roomOf(n) * this.#bytes);
           const [given, found] = [this.#matrix('a', a, m, n, lda), this.#matrix('values', values, n, 1, n)];
           const [us, vs] = [this.#matrix('u', u, m, n, ldu), this.#matrix('v', v, n, n, ldv)];
           const { lengths, left, right } = rotated(given.values, m, n);

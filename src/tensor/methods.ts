@@ -3,7 +3,7 @@ import type { DType } from '../base/dtype.js';
 import { ArgumentError, WickError } from '../base/errors.js';
 import { sameShape } from '../base/shape.js';
 import type { CloseOptions } from '../ops/numeric.js';
-import type { CompositeRow, KernelRow, Row } from '../ops/op.js';
+import type { CompositeRow, KernelRow, Params, Row } from '../ops/op.js';
 import { opList } from '../ops/table.js';
 import type { GradRow } from './autograd.js';
 import { type NestedInput, tensor } from './create.js';
@@ -139,18 +139,20 @@ function oriented(row: KernelRow, made: Tensor[]): Tensor[] {
   const signs = first.gather(-2, first.abs().argmax(first.rank - 2, true)).sign();
   return made.map((t, i) => (columns.includes(i) ? t.mul(signs) : t));
 }
-Tensor.prototype.onHost = function (row: KernelRow, inputs: readonly Tensor[]) {
+Tensor.prototype.onHost = function (row: KernelRow, inputs: readonly Tensor[], params: Params = {}) {
   const home = this.device;
-  const { factorsFrom: from = 0 } = home.backend;
-  if (this.shape[this.rank - 1] >= from && home.backend.supports(row, 'f64') === true) {
-    if (from === 0) return apply(row as GradRow, inputs, {});
-    const wide = inputs.map((t) => t.cast('f64'));
-    if (row.custom?.columns && wide.some((t) => t.detach().isFinite().all().item() === 0))
+  const { backend } = home;
+  const { shape, size } = inputs[0];
+  const way = backend.factors?.(row.name, shape[shape.length - 2], shape[shape.length - 1], inputs[0].dtype);
+  if (way === 'itself' && size > 0) return apply(row as GradRow, inputs, params);
+  if (!backend.factors && backend.supports(row, this.dtype) === true) return apply(row as GradRow, inputs, params);
+  if (way === 'by library') {
+    if (row.custom?.columns && inputs.some((t) => t.detach().isFinite().all().item() === 0))
       throw new ArgumentError(`${row.name}: the matrix holds NaN or infinities`);
-    return oriented(row, apply(row as GradRow, wide, {})).map((t) => t.cast(this.dtype));
+    return oriented(row, apply(row as GradRow, inputs, params));
   }
   const there = inputs.map((t) => t.to(Device.cpu()));
-  return apply(row as GradRow, there, {}).map((t) => t.to(home));
+  return apply(row as GradRow, there, params).map((t) => t.to(home));
 };
 Tensor.prototype.newTensor = function (data: NestedInput, options: { readonly dtype?: DType } = {}) {
   return tensor(data, { device: this.device, dtype: options.dtype ?? this.dtype });

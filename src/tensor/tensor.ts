@@ -10,7 +10,7 @@ import { backward, type BackwardOptions, type Gradients } from './backward.js';
 import type { NestedInput, tensor } from './create.js';
 import type { Device } from './device.js';
 import type { CloseOptions } from '../ops/numeric.js';
-import type { KernelRow } from '../ops/op.js';
+import type { KernelRow, Params } from '../ops/op.js';
 import type { Index } from './indexing.js';
 import type { DrawOptions, LikeOptions, MultinomialOptions } from './sampling.js';
 import { track } from './scope.js';
@@ -88,7 +88,7 @@ export interface Tensor extends TableMethods {
     },
   ): Tensor;
   /** Not for users: a row without kernels of its own, run where there is a function for it: here or on the CPU. */
-  onHost(row: KernelRow, inputs: readonly Tensor[]): Tensor[];
+  onHost(row: KernelRow, inputs: readonly Tensor[], params?: Params): Tensor[];
   /** Whether shape, dtype and every element are equal; NaN equals nothing. Waits for the device. */
   equal(other: Tensor): boolean;
   /** Whether every element is close to the other's: |x - y| <= atol + rtol * |y|. Waits for the device. */

@@ -208,8 +208,6 @@ Trouble clearSides(double* d, double* e, int64_t n, Turns& turns) {
 }
 
 Trouble eigenByDiagonals(Mat a, int64_t n, double* values, Mat rows, Room room) {
-  const double scale = scaleOf(a, n, n);
-  divide(a, n, n, scale);
   double *e = room.take(n), *tau = room.take(n);
   toThreeDiagonals(a, n, values, e, tau, room);
   std::fill(rows.row(0), rows.row(0) + n, 0.0);
@@ -217,9 +215,7 @@ Trouble eigenByDiagonals(Mat a, int64_t n, double* values, Mat rows, Room room) 
   rows.at(0, 0) = 1;
   formQ(rows.from(1, 1), a.from(0, 1), n - 1, n - 1, tau, room);
   Turns turns = {rows, n, 0, reinterpret_cast<Turn*>(room.take(TURNS * n * sizeof(Turn) / 8))};
-  const Trouble trouble = clearSides(values, e, n, turns);
-  for (int64_t i = 0; i < n; i++) values[i] *= scale;
-  return trouble;
+  return clearSides(values, e, n, turns);
 }
 
 // ---- singular values ----
@@ -382,6 +378,8 @@ int64_t roomForEigen(int64_t n) {
 }
 Trouble eigenOf(Mat a, int64_t n, double* values, Mat rows, Room room) {
   if (!isFinite(a, n, n)) return NOT_FINITE;
+  const double scale = scaleOf(a, n, n);
+  divide(a, n, n, scale);
   const Mat found = room.matrix(n, n);
   double* unsorted = room.take(n);
   int64_t* order = reinterpret_cast<int64_t*>(room.take(n));
@@ -390,7 +388,7 @@ Trouble eigenOf(Mat a, int64_t n, double* values, Mat rows, Room room) {
   if (trouble) return trouble;
   sortedOrder(order, n, [&](int64_t i, int64_t j) { return unsorted[i] < unsorted[j]; });
   for (int64_t j = 0; j < n; j++) {
-    values[j] = unsorted[order[j]];
+    values[j] = unsorted[order[j]] * scale;
     const double* from = found.row(order[j]);
     const double sign = signOf(from, n);
     for (int64_t i = 0; i < n; i++) rows.at(j, i) = sign * from[i];

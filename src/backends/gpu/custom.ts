@@ -6,7 +6,7 @@ import { CTYPE, type Entry } from '../../kernels/declare.js';
 import { customUnit, type Unit } from '../../kernels/source.js';
 import type { CustomKernel, CustomLaunch, CustomOperand, KernelRow, Params } from '../../ops/op.js';
 import type { View } from '../backend.js';
-import { isFactored, planFactor } from './factor.js';
+import { planFactor } from './factor.js';
 import { type CustomRun, type FamilyPlan, triple } from './plan.js';
 
 const units = new WeakMap<CustomKernel, Map<DType, Unit>>();
@@ -29,7 +29,7 @@ function entryOf(row: KernelRow, unit: Unit, symbol: string): Entry {
 }
 
 export const planCustom: FamilyPlan<KernelRow, Params> = (p, row, inputs, outputs, params) => {
-  if (isFactored(row)) return planFactor(p, row.name, inputs, outputs);
+  if (row.custom?.native) return planFactor(p, row.name, inputs, outputs, params);
   const kernel = row.custom?.kernel as CustomKernel; // supportsRow refuses rows without one
   const { dtype } = inputs[0];
   const unit = unitFor(row, kernel, dtype);

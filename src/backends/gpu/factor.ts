@@ -1,10 +1,14 @@
-// Factorizations of large matrices by a vendor's library: which rows it serves, and what stands before and after its
-// calls. Matrices lie row after row here and column after column there: a symmetric one is itself, others are turned.
+// Factorizations: by kernels of our own (factor-own.ts), and of matrices beyond those by a vendor's library: which rows
+// that serves, and what stands before and after its calls. Matrices lie row after row here and column after column there: a symmetric one is itself, others are turned.
+import type { DType } from '../../base/dtype.js';
 import { Layout } from '../../base/layout.js';
 import { sizeOf } from '../../base/shape.js';
-import type { Factor } from '../../driver/solver.js';
-import type { RunRow } from '../../ops/op.js';
-import type { View } from '../backend.js';
+import type { DeviceInfo } from '../../driver/driver.js';
+import type { Factor, Float } from '../../driver/solver.js';
+import type { Params } from '../../ops/op.js';
+import type { Factors, View } from '../backend.js';
+import { factorsItself, NOT_DEFINITE, planOwn, SINGULAR } from './factor-own.js';
+import type { Libraries } from './libraries.js';
 import { permuted, type Planner } from './plan.js';
 
 const PLANS: Readonly<Record<string, (p: Planner, inputs: readonly View[], outputs: readonly View[]) => void>> = {
@@ -47,24 +51,48 @@ const PLANS: Readonly<Record<string, (p: Planner, inputs: readonly View[], outpu
 
 /** What a library has found, from the number that it answers. */
 export const FAULTS: Readonly<Record<Factor, (at: number, n: number) => string>> = {
-  cholesky: (at) => `the matrix is not positive definite: its leading minor of order ${at} is not above 0`,
-  solve: (at, n) => `the matrix is singular: pivot ${at} of ${n} is 0`,
+  cholesky: NOT_DEFINITE,
+  solve: SINGULAR,
   eigh: () => 'no convergence',
   reflect: (at) => `the library refuses parameter ${-at}`,
   orthogonal: (at) => `the library refuses parameter ${-at}`,
   svd: () => 'no convergence',
 };
 
-/** Whether a library of factorizations serves a row. */
-export const isFactored = (row: RunRow): boolean =>
-  row.family === 'custom' && row.custom?.native === true && Object.hasOwn(PLANS, row.name);
+/** From this size of a matrix on a call of a library is worth it. */
+const LIBRARY_FROM = 128;
+/** Who runs a row of m x n on a device. */
+export function factorsOf(
+  device: DeviceInfo,
+  libraries: Libraries,
+  name: string,
+  m: number,
+  n: number,
+  dtype: DType,
+): Factors {
+  if (libraries.ownFactors && factorsItself(device, name, m, n, dtype)) return 'itself';
+  const library = n >= LIBRARY_FROM && Object.hasOwn(PLANS, name) && typeof libraries.solver !== 'string';
+  return library ? 'by library' : 'elsewhere';
+}
 
-export const planFactor = (p: Planner, name: string, inputs: readonly View[], outputs: readonly View[]): void =>
-  PLANS[name](p, inputs, outputs);
+export function planFactor(
+  p: Planner,
+  name: string,
+  inputs: readonly View[],
+  outputs: readonly View[],
+  params: Params,
+): void {
+  const { shape } = inputs[0].layout;
+  const [m, n] = shape.slice(-2);
+  if (p.served.ownFactors !== false && factorsItself(p.device, name, m, n, inputs[0].dtype))
+    planOwn(p, name, inputs, outputs, params);
+  else PLANS[name](p, inputs, outputs);
+}
 
 function step(p: Planner, factor: Factor, m: number, of: View, at: readonly View[]): void {
   const { shape } = of.layout;
-  p.steps.push({ factor, m, n: shape[shape.length - 1], batch: sizeOf(shape.slice(0, -2)), at });
+  const batch = sizeOf(shape.slice(0, -2));
+  p.steps.push({ factor, m, n: shape[shape.length - 1], batch, dtype: of.dtype as Float, at });
 }
 /** The last two dimensions exchanged. */
 function turned(v: View): View {

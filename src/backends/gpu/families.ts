@@ -19,6 +19,9 @@ import { CHOOSE, planSort } from './choose.js';
 import { CONV, planConv } from './conv.js';
 import { COUNT, planCount } from './count.js';
 import { planCustom } from './custom.js';
+import { LU } from './lu.js';
+import { REFLECTIONS, ROTATIONS } from './spectra.js';
+import { TRIANGLES } from './triangles.js';
 import { planElementwiseRow } from './elementwise.js';
 import { EXTREMES } from './extremes.js';
 import { INDEXING, planIndex } from './indexing.js';
@@ -122,11 +125,14 @@ export const FAMILY_MODULES: readonly KernelModule[] = [
   INDEXING,
   SCATTER,
   EXTREMES,
+  LU,
   NORM,
   PLANE_NORM,
   RANDOM,
   REDUCE,
+  REFLECTIONS,
   ROPE,
+  ROTATIONS,
   SCAN,
   RUNNING,
   SOFTMAX,
@@ -137,6 +143,7 @@ export const FAMILY_MODULES: readonly KernelModule[] = [
   COUNT,
   SEARCH,
   TRAINING,
+  TRIANGLES,
   RECURRENT,
   WEIGHTS,
   EXPERTS,

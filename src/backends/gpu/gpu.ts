@@ -3,7 +3,7 @@ import type { DType } from '../../base/dtype.js';
 import { DisposedError, DriverError, UnsupportedError } from '../../base/errors.js';
 import type { Device, DeviceLibraries, HostBuffer } from '../../driver/driver.js';
 import type { Params, RunRow } from '../../ops/op.js';
-import type { Backend, ChainStep, Memory, MemoryStats, Recorded, View } from '../backend.js';
+import type { Backend, ChainStep, Factors, Memory, MemoryStats, Recorded, View } from '../backend.js';
 import type { DrawSizes } from '../generation.js';
 import { addProduct } from './add-product.js';
 import { capacityOf, type GpuMemory, Pool } from './allocator.js';
@@ -11,7 +11,7 @@ import { attendPrompts, type PagedPrompts } from './attention-prompts.js';
 import { type Dependent, GpuContext } from './context.js';
 import { DecodeSteps } from './decode.js';
 import { launchChain, tracedChain } from './elementwise.js';
-import { isFactored } from './factor.js';
+import { factorsOf } from './factor.js';
 import { planRow, supportsRow } from './families.js';
 import type { CodeSource } from './functions.js';
 import { PlanMemo } from './plan-memo.js';
@@ -98,7 +98,6 @@ export class GpuBackend implements Backend {
   readonly name: string;
   readonly description: string;
   readonly gpu = this;
-  readonly factorsFrom = 128;
   /**
    * Elements from which on moving them several times costs more than a kernel's compilation is worth; smaller steps
    * have the kernels that every op has.
@@ -191,9 +190,12 @@ export class GpuBackend implements Backend {
   worthChain(elements: number): boolean {
     return elements >= this.chainsFrom && this.makesChains;
   }
+  factors(name: string, m: number, n: number, dtype: DType): Factors {
+    const { bare, libraries } = this.context;
+    return factorsOf(bare.info, libraries, name, m, n, dtype);
+  }
   supports(row: RunRow, dtype: DType): true | string {
-    if (isFactored(row))
-      return dtype === 'f64' && typeof this.context.libraries.solver !== 'string' ? true : 'no library';
+    if (row.family === 'custom' && row.custom?.native) return true; // whoever calls it has asked `factors`
     return supportsRow(row, dtype);
   }
 

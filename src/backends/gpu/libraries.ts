@@ -13,12 +13,14 @@ import type { Blas, GemmPlan, GemmSpec } from '../../driver/blas.js';
 import { gemmKey } from '../../driver/blas.js';
 import { type ConvPlan, type ConvSpec, convKey, type Dnn } from '../../driver/dnn.js';
 import type { Address, DeviceLibraries, Stream } from '../../driver/driver.js';
-import type { Factor, Solver } from '../../driver/solver.js';
+import type { Factoring, Solver } from '../../driver/solver.js';
 
 /** What a plan may ask: the library's own plan for a product or a convolution; undefined where our kernels serve. */
 export interface Served {
   product(spec: Omit<GemmSpec, 'tf32'>): GemmPlan | undefined;
   convolution(spec: Omit<ConvSpec, 'tf32'>): ConvPlan | undefined;
+  /** Off: a library factors what it can, whatever its size. */
+  readonly ownFactors?: boolean;
   /** `trained`: gradients are wanted, so that the same shape comes again with every step. */
   attention(spec: Omit<AttentionSpec, 'deterministic'>, trained: boolean): AttentionPlan | undefined;
 }
@@ -59,6 +61,7 @@ export class Libraries implements Served {
   enabled = true;
   /** Off: products are our own. */
   products = true;
+  ownFactors = true;
   /** Whether a library's attention is tried beside our own. */
   attentionTried = env('WICK_CUDNN_ATTENTION') !== '0';
   attentionFrom = WORTH_ASKING;
@@ -155,9 +158,9 @@ export class Libraries implements Served {
   get solver(): Solver | string {
     return (this.enabled && this.#open().solver) || 'there is none, or it is switched off';
   }
-  /** Runs it and waits; answers the number of what is wrong with the matrix, 0 for nothing. */
-  factor(factor: Factor, m: number, n: number, batch: number, at: readonly Address[], stream: Stream): number {
-    return (this.#open().solver as Solver).run(factor, m, n, batch, at, stream);
+  /** Runs it and waits where that tells anything; answers the number of what is wrong with the matrix, 0 for nothing. */
+  factor(factoring: Factoring, at: readonly Address[], stream: Stream): number {
+    return (this.#open().solver as Solver).run(factoring, at, stream);
   }
 
   /** Whether a product that was planned may still turn out not to run. */

@@ -20,6 +20,8 @@ const ALIGNMENT = 256;
  */
 const NOT_KEPT: ReadonlySet<RunRow['family']> = new Set(['elementwise', 'cast', 'copy', 'custom', 'random']);
 
+const isOurs = (row: RunRow): boolean => row.family === 'custom' && row.custom?.native === true;
+
 interface Kept extends KeptPlan {
   readonly key: readonly unknown[];
 }
@@ -43,7 +45,7 @@ export class PlanMemo {
 
   /** The plan of a call that came before; it is made when the call comes for the second time. */
   find(row: RunRow, inputs: readonly View[], outputs: readonly View[], params: Params): KeptPlan | undefined {
-    if (NOT_KEPT.has(row.family) || !this.#write(row, inputs, outputs, params)) return undefined;
+    if ((NOT_KEPT.has(row.family) && !isOurs(row)) || !this.#write(row, inputs, outputs, params)) return undefined;
     const known = this.#plans.get(this.#hash);
     if (known !== undefined && this.#isKey(known.key)) return known;
     const hash = this.#hash;
@@ -92,6 +94,7 @@ export class PlanMemo {
     this.#value(l.tf32);
     this.#value(l.deterministic);
     this.#value(l.products);
+    this.#value(l.ownFactors);
     this.#value(l.attentionTried);
     this.#number(l.attentionFrom);
     this.#number(l.attentionPatience);

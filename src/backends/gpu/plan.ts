@@ -7,7 +7,7 @@ import type { AttentionAddresses, AttentionPlan } from '../../driver/attention.j
 import type { GemmPlan } from '../../driver/blas.js';
 import type { ConvPlan } from '../../driver/dnn.js';
 import type { DeviceInfo, Triple } from '../../driver/driver.js';
-import type { Factor } from '../../driver/solver.js';
+import type { Factoring } from '../../driver/solver.js';
 import type { Axes, Entry, FieldValues, Kernel, ParamType, Struct, VariantOf } from '../../kernels/declare.js';
 import type { Unit } from '../../kernels/source.js';
 import type { Memory, View } from '../backend.js';
@@ -150,13 +150,17 @@ export interface AttentionRun {
   readonly written: readonly View[];
   readonly otherwise: () => Plan;
 }
-/** What a library's factorization does to `batch` matrices of doubles, in place. */
-export interface FactorRun {
-  readonly factor: Factor;
-  readonly m: number;
-  readonly n: number;
-  readonly batch: number;
+/** What a library's factorization does to matrices, in place. */
+export interface FactorRun extends Factoring {
   readonly at: readonly View[];
+}
+/** What kernels of our own may have found: read when they have run. */
+export interface TroubleCheck {
+  /** A word: the matrix times n + 1, plus the pivot or minor, counted from 1, that stopped it. */
+  readonly trouble: View;
+  readonly n: number;
+  /** The op, and what is wrong with that pivot of n. */
+  readonly says: (at: number, n: number) => string;
 }
 export type Step =
   | { readonly copy: View; readonly to: View }
@@ -176,6 +180,7 @@ export type Step =
     }
   | { readonly convolution: ConvPlan; readonly x: View; readonly filter: View; readonly y: View }
   | FactorRun
+  | TroubleCheck
   | AttentionRun;
 /** Steps in order. */
 export type Plan = readonly Step[];

@@ -1,7 +1,7 @@
 // Runs plans: names become addresses, temporary memory lives for the time of the plan, arguments are packed as the
 // kernel declares them.
 import { bytesOf } from '../../base/dtype.js';
-import { ArgumentError, OutOfMemoryError } from '../../base/errors.js';
+import { ArgumentError, OutOfMemoryError, UnsupportedError } from '../../base/errors.js';
 import type { AttentionAddresses } from '../../driver/attention.js';
 import type { Address, Fn } from '../../driver/driver.js';
 import { type Entry, type FieldValues, packEntry, type Param } from '../../kernels/declare.js';
@@ -12,6 +12,7 @@ import type { GpuContext } from './context.js';
 import { FAULTS } from './factor.js';
 import { launchChain } from './elementwise.js';
 import { OWN_WAY } from './libraries.js';
+import { NO_TROUBLE } from './matrices.js';
 import { planFilled, runCopy } from './movement.js';
 import {
   type AttentionRun,
@@ -29,6 +30,7 @@ import {
   Slot,
   type Step,
   Temporary,
+  type TroubleCheck,
   valuesOf,
 } from './plan.js';
 
@@ -188,6 +190,7 @@ class PlanRun {
     else if ('custom' in step) this.#custom(step);
     else if ('attention' in step) this.#attention(step);
     else if ('factor' in step) this.#factor(step);
+    else if ('trouble' in step) this.#check(step);
     else if ('convolution' in step) {
       const [x, filter, y] = [step.x, step.filter, step.y].map(this.#address);
       const { stream } = gpu;
@@ -281,11 +284,25 @@ class PlanRun {
   }
 
   /** What a factorization found is known once it ran: the host waits for it. */
-  #factor({ factor, m, n, batch, at }: FactorRun): void {
+  #factor({ at, ...factoring }: FactorRun): void {
     const gpu = this.#gpu;
     gpu.turn.finish();
-    const wrong = gpu.libraries.factor(factor, m, n, batch, at.map(this.#address), gpu.stream);
-    if (wrong !== 0) throw new ArgumentError(`${this.#op}: ${FAULTS[factor](wrong, n)}`);
+    const wrong = gpu.libraries.factor(factoring, at.map(this.#address), gpu.stream);
+    if (wrong !== 0) throw new ArgumentError(`${this.#op}: ${FAULTS[factoring.factor](wrong, factoring.n)}`);
+  }
+
+  /** What is wrong with a matrix is said at the user's line, so the host waits for that, too. */
+  #check({ trouble, n, says }: TroubleCheck): void {
+    const gpu = this.#gpu;
+    if (gpu.recording)
+      throw new UnsupportedError(
+        `${this.#op}: whether matrices have a solution is known once it ran, and nothing runs while work is recorded`,
+      );
+    gpu.turn.finish();
+    const word = new Uint8Array(8);
+    gpu.device.copyOut(word, this.#address(trouble), gpu.stream);
+    const found = Number(new DataView(word.buffer).getBigInt64(0, true));
+    if (found < NO_TROUBLE) throw new ArgumentError(says(found % (n + 1), n));
   }
 
   #take(bytes: number): GpuMemory {
