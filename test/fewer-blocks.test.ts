@@ -52,9 +52,9 @@ const GO_ROUND: Readonly<Record<string, (d: Device) => Tensor>> = {
       places(d, [2, 700], 9000),
       randn([2, 700], { device: d, seed: 2 }),
     ),
-  fourier_parted: (d) => randn([2, 18000], { device: d, seed: 1 }).rfft()[1],
+  fourier_parted: (d) => randn([2, 36000], { device: d, seed: 1 }).rfft()[1],
   fourier_symmetric: (d) => {
-    const x = randn([2, 9001], { device: d, seed: 1 });
+    const x = randn([2, 18001], { device: d, seed: 1 });
     return x.irfft(x);
   },
   row_distances_backward: (d) => {

@@ -86,7 +86,9 @@ for (const { name, device, missing } of testDevices('sim:32,sim:64')) {
         );
     });
 
-  test(`a pass is two launches a step, and two backwards, on ${name}`, { skip }, () => {
+  test(`a pass is two launches a step, and two backwards, its products those of a library where there is one, on ${name}`, {
+    skip,
+  }, () => {
     scope(() => {
       const net = new LSTM(4, 8).to(device as Device);
       const { context } = (device as Device).backend as GpuBackend;
@@ -103,7 +105,8 @@ for (const { name, device, missing } of testDevices('sim:32,sim:64')) {
         return count;
       };
       launches(2);
-      assert.equal(launches(12) - launches(8), 4 * 4);
+      const own = typeof context.device.libraries.blas === 'string' ? 4 : 2;
+      assert.equal(launches(12) - launches(8), 4 * own);
     });
   });
 

@@ -179,7 +179,7 @@ export const sort = rows({
       }),
     args: (x: Tensor, dim: number, descending: boolean): Call<ArgsortParams> => ({
       inputs: [x],
-      params: { dim, descending },
+      params: { dim: normalizeDim('sort', dim, x.rank), descending: descending === true },
     }),
     samples: (): readonly Sample<ArgsortParams>[] => [
       { inputs: [{ shape: [4, 9] }], params: { dim: 1, descending: false } },
@@ -227,7 +227,7 @@ export const sort = rows({
     },
     args: (x: Tensor, dim: number, rank: number, nan: boolean = false): Call<RankParams> => ({
       inputs: [x],
-      params: { dim, rank, nan },
+      params: { dim: normalizeDim('argRank', dim, x.rank), rank, nan: nan === true },
     }),
     samples: (): readonly Sample<RankParams>[] => [
       { inputs: [{ shape: [4, 9] }], params: { dim: 1, rank: 3, nan: true } },
