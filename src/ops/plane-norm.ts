@@ -168,7 +168,7 @@ export const planeNormOps = rows({
     formula:
       '(x - mean) / sqrt(variance + eps) * weight + bias of each channel, or group of channels of a sample, and the ' +
       'means and variances (f32)',
-    ulp: { f32: 32, f16: 2, bf16: 2 },
+    ulp: { f32: 32, f16: 3, bf16: 3 },
     infer: ([x, ...rest]: readonly Sig[], p: PlaneNormParams): readonly Sig[] => {
       requirePlanes('batchNorm', x, p, rest, []);
       const stats: Sig = { shape: [statsOf(x.shape, p)], dtype: 'f32' };
