@@ -26,7 +26,7 @@ test(
     if (text.startsWith('skipped')) return t.skip(text.trim());
     assert.equal(status, 0, text.slice(-3000));
     assert.match(text, /sim:64: 10 cases of 5 ops/);
-    assert.match(text, /softmax_rows_\w+.* sort_rows_\w+/);
+    assert.match(text, /softmax_rows_\w+.* sort_block\w+/);
     assert.match(text, /\n0 problems/);
   },
 );
