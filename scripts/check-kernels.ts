@@ -55,9 +55,15 @@ const KNOWN: readonly { arch: RegExp; symbol: RegExp; most: number; why: string 
   },
   {
     arch: /^gfx906$/,
-    symbol: /^(reduce_rows_spread_|upsample_bilinear2d_f64$)/,
+    symbol: /^(reduce_rows_spread_|upsample_bilinear2d_)/,
     most: 64,
     why: 'planes and sums of doubles are more than its registers; newer targets have accumulators for the rest',
+  },
+  {
+    arch: /^gfx906$/,
+    symbol: /^fourier_\w+_f64$/,
+    most: 128,
+    why: 'a step of doubles is more than its registers; newer targets have accumulators for the rest',
   },
   {
     arch: /^gfx1100$/,
