@@ -186,7 +186,11 @@ test("a plan's change makes its family old and no other, a shared part's change 
     ['gpu/rope.js', ['rope'], ['rope']],
     ['gpu/norm.js', ['norm'], ['norm']],
     ['gpu/attention-trial.js', ['attention'], ['attention', 'attention-backward']],
-    ['gpu/sort.js', ['sort', 'index', 'attention'], ['sort', 'indexing', 'attention', 'attention-backward']],
+    [
+      'gpu/sort.js',
+      ['sort', 'index', 'attention', 'resample'],
+      'sort radix choose indexing scatter extremes resample grid attention attention-backward'.split(' '),
+    ],
   ] as const) {
     const launching = opList.filter((r) => uses[r.name]?.some((m) => modules.includes(m as never)));
     const want = new Set([...of(...families), ...launching.map((r) => r.name)]);

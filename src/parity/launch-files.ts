@@ -22,6 +22,10 @@ const PLAN_FILE: Readonly<Record<string, string>> = {
   fill: 'movement',
   index: 'indexing',
   gemm: 'matmul',
+  plane: 'plane-norm',
+  planes: 'plane-norm',
+  reflections: 'spectra',
+  rotations: 'spectra',
   weights: 'quantized',
 };
 export const planFile = (name: string): string => {
