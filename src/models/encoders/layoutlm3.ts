@@ -172,7 +172,7 @@ class LayoutLm3 extends TextEncoder {
     const scaled = this.#bias(input)?.affine(Math.sqrt(heads / width), 0);
     const patches = pixels ? this.eye.across ** 2 + 1 : 0;
     if (!mask) return scaled?.contiguous();
-    const seen = mask.ne(0).cast(this.words.weight.dtype);
+    const seen = mask.ne(0).cast(scaled?.dtype ?? 'f32');
     const all = patches > 0 ? seen.cat([seen.narrow(1, 0, 1).onesLike().broadcastTo([b, patches])], 1) : seen;
     if (!scaled) return all.cast('u8').reshape([b, 1, 1, t + patches]);
     return scaled.add(all.affine(1e9, -1e9).reshape([b, 1, 1, t + patches])).contiguous();
