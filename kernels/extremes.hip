@@ -126,11 +126,11 @@ WICK_FN void extreme_join(const I* ids, const S* src, raised_t<S>* keys, u8* nam
     u64 from[2];
     strided_indices(of.lane, rank, info, info + rank, from);
     const i64 at = place(ids[from[0] + of.at * ids_step], dst_dim, fault);
-    if (at == -2) spoilt[of.lane] = 1;
+    if (at == -2) store_relaxed(&spoilt[of.lane], 1u);
     if (at < 0) continue;
     const u64 to = turned ? (u64)at * lanes + of.lane : of.lane * dst_dim + (u64)at;
     atomic_max(&keys[to], extreme_key(src[from[1] + of.at * src_step], most != 0));
-    named[to] = 1;
+    store_relaxed(&named[to], (u8)1);
   }
 }
 template <class S>

@@ -24,7 +24,9 @@ void* sim_alloc(size_t bytes, int poison) {
   return p;
 }
 void sim_free(void* p) { free(p); }
-void sim_copy(void* dst, const void* src, size_t bytes) { memmove(dst, src, bytes); }
+void sim_copy(void* dst, const void* src, size_t bytes) {
+  if (bytes) memmove(dst, src, bytes);  // what is empty may lie nowhere
+}
 void sim_set8(void* dst, int byte, size_t bytes) { memset(dst, byte, bytes); }
 
 // A module of kernels, or null and the reason in `error`.
