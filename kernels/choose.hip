@@ -1,11 +1,11 @@
-// The first of a row in the order of a sort, or the one at a place of that order, without sorting the row: found byte by
-// byte from the highest. Kernels and launches: src/backends/gpu/choose.ts.
+// The first of a row in the order of a sort, or the one at a place of that order, without sorting the row: found byte
+// by byte from the highest. Kernels and launches: src/backends/gpu/choose.ts.
 //
 //   choose_rows   the first `keep` of rows that a block holds, in order
 //   choose_rank   the element at one place in the order of such rows, or the first NaN
 //   take_rank     the same of rows that are sorted
-//   choose_count, choose_byte, choose_tiles, choose_starts, choose_write   the first `keep` of long rows: how often each
-//                 byte stands behind what is decided, which one the last of those kept has, and at the end what is
+//   choose_count, choose_byte, choose_tiles, choose_starts, choose_write   the first `keep` of long rows: how often
+//                 each byte stands behind what is decided, which one the last of those kept has, and at the end what is
 //                 before that key, and the first of those equal to it, in their order; a sort puts them in theirs
 #include "block-scan.h"
 #include "sort-key.h"
@@ -245,7 +245,9 @@ WICK_FN void choose_byte(Chosen* known, u32* counts, u32 shift, u32 first, u32 k
   }
   *at = 0;
 }
-/** Of this thread's elements one after another: a bit for each key below the last one kept, and for each equal to it. */
+/**
+ * Of this thread's elements one after another: a bit for each key below the last one kept, and for each equal to it.
+ */
 template <class S>
 WICK_FN void compared(const S* row, i64 from, i64 cols, u64 last, u32 descending, u32& below, u32& equal) {
   below = equal = 0;

@@ -1,6 +1,6 @@
 // Distances between rows, all with all: a block makes tiles of 64 x 64 of them, a thread 4 x 4 of a tile. And what
-// flows back from them to the rows of x: a block makes 32 rows (16 of doubles) by 64 columns of that, of a part of all others where they
-// are shared among several blocks; the sums of parts are added in order. Launches:
+// flows back from them to the rows of x: a block makes 32 rows (16 of doubles) by 64 columns of that, of a part of all
+// others where they are shared among several blocks; the sums of parts are added in order. Launches:
 // src/backends/gpu/distance.ts.
 #include "block.h"
 #include "settle.h"

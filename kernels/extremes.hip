@@ -2,8 +2,8 @@
 // src/backends/gpu/extremes.ts. Indices mean what they mean to kernels/indexing.hip.
 //
 //   extreme_held    lanes side by side, whose places fit the shared memory of a few blocks
-//   extreme_begin, extreme_join, extreme_end   any layout: a key for each place of each lane, made of what x holds or 0,
-//                   raised by every index, and written back; whether a place was named, where x does not count, and
+//   extreme_begin, extreme_join, extreme_end   any layout: a key for each place of each lane, made of what x holds or
+//                   0, raised by every index, and written back; whether a place was named, where x does not count, and
 //                   whether a lane has a bad index. `turned`: neighbouring threads have neighbouring lanes
 #include "indexing.h"
 

@@ -154,7 +154,10 @@ struct FourierThread {
   u32 lane, lanes, n;
   bool active;
 };
-/** The same number, of which compilers know nothing: what follows from it is not worked out ahead, for every kind of step. */
+/**
+ * The same number, of which compilers know nothing: what follows from it is not worked out ahead, for every kind of
+ * step.
+ */
 WICK_FN u32 as_if_new(u32 v) {
 #ifdef WICK_NVIDIA
   asm volatile("" : "+r"(v));

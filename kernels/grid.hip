@@ -3,8 +3,8 @@
 // x is [n, c, h, w], the grid [n, count, 2] (the last dimension first), the result [n, c, count]; all contiguous.
 //   grid_planes        a block has some planes of a picture in shared memory, for places jump about in them
 //   grid_each          a thread a place of some planes, which are read where they are
-//   grid_keys          the cell of each place, as keys to sort: cells lie between four pixels, so there is one more each
-//                      way; nearest ones are the pixels; what lies outside comes last
+//   grid_keys          the cell of each place, as keys to sort: cells lie between four pixels, so there is one more
+//                      each way; nearest ones are the pixels; what lies outside comes last
 //   grid_starts        where each cell's places begin among the sorted ones
 //   grid_spots         the sorted places with their shares of the pixels around, once for all planes
 //   grid_input, grid_input_each   gradient of x: every pixel adds up what the places around it have of it, cell by cell

@@ -1,8 +1,8 @@
 // Batch norms and group norms over planes [n, c, space], forward and backward, without turning anything around: sums of
 // pieces of planes, which few numbers join, then a pass over all. Launches: src/backends/gpu/plane-norm.ts.
 //
-// A statistic is of a channel over all samples (groups 0), or of a group of channels of a sample. A block has a piece of
-// a plane at a time.
+// A statistic is of a channel over all samples (groups 0), or of a group of channels of a sample. A block has a piece
+// of a plane at a time.
 //   plane_stats      mean and squared distances of each piece
 //   plane_join       pieces to mean and variance of each statistic, a wave or more each
 //   plane_scale      y = (x - mean) / sqrt(variance + eps) * weight + bias

@@ -177,9 +177,9 @@ WICK_FN double exact_quantile(u32 a, u32 b) {
   return is_central(q) ? central_quantile(q) : outer_quantile(u);
 }
 
-// Quantiles by a table: |2u - 1| or 1 - |2u - 1|, whichever is less, lies in an octave, an octave has 128 intervals, and
-// an interval a cubic in single precision about its middle (src/backends/gpu/random.ts makes the table). It is off by
-// 2^-30 of the middle's quantile at most: where both ends of what is possible round to the same number, that is the
+// Quantiles by a table: |2u - 1| or 1 - |2u - 1|, whichever is less, lies in an octave, an octave has 128 intervals,
+// and an interval a cubic in single precision about its middle (src/backends/gpu/random.ts makes the table). It is off
+// by 2^-30 of the middle's quantile at most: where both ends of what is possible round to the same number, that is the
 // number. One in forty is left to exact_quantile.
 constexpr u32 TABLE_SMALL = 8, TABLE_NEAR = 10, TABLE_WORDS = 4 * 128 * (TABLE_SMALL + TABLE_NEAR);
 constexpr float DOUBT = 0x1.1p-30f;

@@ -1,5 +1,5 @@
-// Resizing: nearest neighbours and bilinear, under Candle's names and with its parameters, and the gradient; and axes by
-// tables, for every other way. Launches: src/backends/gpu/resample.ts.
+// Resizing: nearest neighbours and bilinear, under Candle's names and with its parameters, and the gradient; and axes
+// by tables, for every other way. Launches: src/backends/gpu/resample.ts.
 //
 // A thread makes one pixel of some planes, since all planes are read at the same places with the same weights; any
 // grid. info holds dims then strides of the source; w is dimension 2 and h dimension 3 of nearest2d, the other way

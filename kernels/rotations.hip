@@ -2,10 +2,10 @@
 // precision. Launches: src/backends/gpu/spectra.ts.
 //
 //   rotations   a matrix of m x n, m >= n, a block; `lanes` threads a pair of columns, all pairs of a round at a time,
-//               columns lying in shared memory as rows. SVD: u (m x n), values (descending), v (n x n). Else of a symmetric
-//               matrix, moved so far that all of its eigenvalues are positive: values (ascending) and vectors v. PINV: the
-//               pseudo-inverse into u, n x m, or turned where `wide`, without the singular values that `cut` leaves of the
-//               largest
+//               columns lying in shared memory as rows. SVD: u (m x n), values (descending), v (n x n). Else of a
+//               symmetric matrix, moved so far that all of its eigenvalues are positive: values (ascending) and vectors
+//               v. PINV: the pseudo-inverse into u, n x m, or turned where `wide`, without the singular values that
+//               `cut` leaves of the largest
 #include "factor.h"
 
 constexpr int MOST_SWEEPS = 40, EIGH = 0, SVD = 1, PINV = 2;

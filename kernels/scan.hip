@@ -5,8 +5,8 @@
 //                 with several, `offsets` [rows, chunks] says where each begins, or what each adds up to (`raw`): a
 //                 block then takes the sum of those before its own
 //   cumsum_packs  the same forwards with 16-byte accesses, n and size multiples of them; the next round is on its way
-//   cumsum_sums   sums of the chunks, same grid, from their ends, so that caches hold their beginnings when running sums
-//                 are made; where chunks are too many for a block, their running sums are cumsum_rows again: grid
+//   cumsum_sums   sums of the chunks, same grid, from their ends, so that caches hold their beginnings when running
+//                 sums are made; where chunks are too many for a block, their running sums are cumsum_rows again: grid
 //                 (1, rows)
 //   cumsum_cols   [outer, n, inner]: a thread a chunk of a column, neighbours read together; with several chunks,
 //                 `offsets` [outer, chunks, inner] says where each begins

@@ -5,8 +5,8 @@
 //   scatter_keys, scatter_sorted   few long lanes: indices become keys [lanes, count], each lane is sorted, and a
 //                                  thread looks
 //                    after each place that is written; the results are those of the thread a lane
-//   scatter_clear, scatter_claim, scatter_claimed   few long lanes that are written and not added to: every index claims
-//                    its place, the last one of a lane keeps it
+//   scatter_clear, scatter_claim, scatter_claimed   few long lanes that are written and not added to: every index
+//                    claims its place, the last one of a lane keeps it
 //   scatter_held     lanes side by side, whose places fit the shared memory of a few blocks
 //   index_keys       indices as u32 keys for argsort
 //   run_starts       where each place begins among sorted indices
@@ -202,8 +202,8 @@ template <int V, class S> WICK_FN void load_row(const S* p, i64 step, compute_t<
   }
 }
 /**
- * out[l, i] = x[l, i] and, one after another, the rows of src whose indices are i: sorted[starts[i]] and those up to the
- * next start, in `order`. A thread V neighbours of a row.
+ * out[l, i] = x[l, i] and, one after another, the rows of src whose indices are i: sorted[starts[i]] and those up to
+ * the next start, in `order`. A thread V neighbours of a row.
  */
 template <int V, class S>
 WICK_FN void add_rows(const u32* order, const u32* sorted, const u32* starts, const S* x, const S* src, S* out,

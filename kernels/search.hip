@@ -2,8 +2,8 @@
 //
 //   search_sorted_*   a thread a value, blocks of 256 go round; `rows` sorted rows of n, each for `each` values one
 //                     after another
-//   search_kept_*     one row for many values: blocks of 512 keep the elements that the first `levels` steps of a search
-//                     ask in shared memory, in the order of a heap: the same steps, most of them without the row
+//   search_kept_*     one row for many values: blocks of 512 keep the elements that the first `levels` steps of a
+//                     search ask in shared memory, in the order of a heap: the same steps, most of them without the row
 #include "portable.h"
 
 /** Whether an element comes before the value; what cannot be compared counts as before it, as in PyTorch. */

@@ -5,7 +5,8 @@
 //   class_losses   a block a row of logits, blocks go round; with GRAD the gradient takes the place of the logits
 //   class_slopes   the logits' gradient from that of what became of the losses; block 256, a tile of SLOPE_GROUPS V
 //                  elements a thread, tiles side by side over a row, rows go round
-//   loss_sums      the sum of losses by their classes' weights, and of the weights: a pair a block, of one block the end
+//   loss_sums      the sum of losses by their classes' weights, and of the weights: a pair a block, of one block
+//                  the end
 //   join_loss_sums one block: the pairs of all blocks become the end
 //   swiglu_grad    V elements of either half a thread; block 256, blocks side by side over a row, rows go round
 //   square_sums    a sum a block

@@ -1,11 +1,13 @@
 // Cholesky factors and what triangles solve; S is stored, T computed in. Launches: src/backends/gpu/triangles.ts.
 //
-//   cholesky    step `step` of a factorization in tiles of Q * R rows, each in the registers of Q x Q threads: tiles (i, j)
-//               from `step` on, less what the tiles of the step before make; those of column `step` become results, each
-//               block with a factor of the corner of its own. grid (matrices, columns, rows); one tile is one step, and
-//               where Q is small several matrices a block. `low`: results, for later steps. LONE: one step
+//   cholesky    step `step` of a factorization in tiles of Q * R rows, each in the registers of Q x Q threads: tiles
+//               (i, j) from `step` on, less what the tiles of the step before make; those of column `step` become
+//               results, each block with a factor of the corner of its own. grid (matrices, columns, rows); one tile is
+//               one step, and where Q is small several matrices a block. `low`: results, for later steps. LONE: one
+//               step
 //   triangular  X of L X = B, for COLUMNS columns a block and all rows, 32 at a time: grid (matrices, columns). Upper
-//               triangles are lower ones counted from the other end: strides may be negative. `unit`: ones on the diagonal
+//               triangles are lower ones counted from the other end: strides may be negative. `unit`: ones on the
+//               diagonal
 #include "factor.h"
 
 constexpr int TRIANGLE_BLOCK = 256;

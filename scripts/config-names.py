@@ -11,7 +11,8 @@ ROOT = os.path.dirname(importlib.util.find_spec('transformers').origin)
 OUT = os.path.join(os.path.dirname(__file__), '..', 'src', 'models', 'files', 'config-names.ts')
 VERSION = re.search(r'__version__ = "(\d+\.\d+)', open(os.path.join(ROOT, '__init__.py')).read()).group(1)
 NAME = re.compile(r'^[a-zA-Z_]\w*$')
-ASKED = re.compile(r'config\.([a-zA-Z_]\w*)(?!\w*\()|(?:getattr|hasattr)\(\s*(?:self\.)?\w*config\w*,\s*["\'](\w+)["\']')
+ASKED = re.compile(
+    r'config\.([a-zA-Z_]\w*)(?!\w*\()|(?:getattr|hasattr)\(\s*(?:self\.)?\w*config\w*,\s*["\'](\w+)["\']')
 
 
 def declared(path):
@@ -40,7 +41,8 @@ def main():
     names = set()
     for path in glob.glob(os.path.join(ROOT, 'models', '*', 'configuration_*.py')):
         names |= set(declared(path))
-    for path in [*glob.glob(os.path.join(ROOT, 'models', '*', 'modeling_*.py')), *glob.glob(os.path.join(ROOT, '*.py'))]:
+    models = os.path.join(ROOT, 'models', '*', 'modeling_*.py')
+    for path in [*glob.glob(models), *glob.glob(os.path.join(ROOT, '*.py'))]:
         names |= set(asked(path))
     for path in ('modeling_rope_utils.py', 'configuration_utils.py'):
         names |= set(declared(os.path.join(ROOT, path)))

@@ -418,7 +418,8 @@ ENCODER = {k: v for k, v in SIZES.items() if k != 'num_key_value_heads'}
 DEBERTA = dict(relative_attention=True, pos_att_type=['p2c', 'c2p'], position_biased_input=False, type_vocab_size=0)
 MOBILE = dict(embedding_size=20, intra_bottleneck_size=24)
 XLNET = dict(d_model=48, n_layer=2, n_head=4, d_inner=64, pad_token_id=0)
-PAGED = dict(pad_token_id=1, max_position_embeddings=60, max_2d_position_embeddings=1024, coordinate_size=10, shape_size=4,
+PAGED = dict(pad_token_id=1, max_position_embeddings=60, max_2d_position_embeddings=1024, coordinate_size=10,
+             shape_size=4,
              input_size=16, patch_size=4, rel_2d_pos_bins=12, max_rel_2d_pos=60)
 LAID = dict(pad_token_id=1, max_position_embeddings=60, max_2d_position_embeddings=30)
 # On pages: with boxes of words, and with the page itself.
@@ -619,7 +620,8 @@ TOKENS = {
         'qwen2-c': ('qwen2', {**SHORT, 'num_key_value_heads': 2, 'num_labels': 3}),
         'gpt2-c': ('gpt2', {**SHORT, 'num_labels': 2}),
         'privacy-c': ('openai_privacy_filter', {
-            **SHORT, 'num_key_value_heads': 1, 'head_dim': 8, 'sliding_window': 3, 'num_local_experts': 4, 'num_labels': 5,
+            **SHORT, 'num_key_value_heads': 1, 'head_dim': 8, 'sliding_window': 3, 'num_local_experts': 4,
+            'num_labels': 5,
             'num_experts_per_tok': 3, 'rms_norm_eps': 1e-3}),
         't5-c': ('t5', dict(SHORT_T5, num_labels=3)),
         'xlnet-c': ('xlnet', dict(XLNET, num_labels=2)),

@@ -35,7 +35,8 @@ PROMPTED = {
     AutoModel: {
         'siglip2': ('siglip2', NAFLEX),
         # The end of texts is a number that words have in others.
-        'chinese_clip': ('chinese_clip', dict(WORDED, text_config=dict(SPOKEN, hidden_act='relu', layer_norm_eps=1e-3))),
+        'chinese_clip': ('chinese_clip', dict(WORDED, text_config=dict(SPOKEN, hidden_act='relu',
+                                                                       layer_norm_eps=1e-3))),
         'metaclip_2': ('metaclip_2', dict(WORDED, text_config=dict(SPOKEN, eos_token_id=2))),
     },
     AutoModelForMaskGeneration: {'sam': ('sam', SAM), 'sam-b': ('sam', SAM_B)},

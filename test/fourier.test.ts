@@ -72,7 +72,7 @@ for (const { name, device, missing } of testDevices('cpu,sim:32'))
         });
     });
 
-test('steps of every length that a kernel takes multiply to it, fit a word and need no more threads than there are', () => {
+test('steps of every length that a kernel takes multiply to it, fit a word and need no more threads than exist', () => {
   for (let n = 1; n <= 2 * longestDft('f32'); n++) {
     if (isRough(n)) continue;
     const { radices, lanes } = stepsFor(n);

@@ -1,5 +1,5 @@
-// Factorizations by a GPU's own kernels, beside the CPU engine: sizes on both sides of every border, matrices that lie in
-// any way, batches, those that have no factors, and gradients.
+// Factorizations by a GPU's own kernels, beside the CPU engine: sizes on both sides of every border, matrices that lie
+// in any way, batches, those that have no factors, and gradients.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { Device, type DType, eye, full, randn, type Tensor, tensor, zeros } from '../src/index.js';

@@ -1,5 +1,5 @@
-// Inner products of long vectors, and softmax of long rows: the row's bound holds at the length of a vocabulary and of a million, where sums of many small
-// numbers lose bits.
+// Inner products of long vectors, and softmax of long rows: the row's bound holds at the length of a vocabulary and of
+// a million, where sums of many small numbers lose bits.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { Tensor } from '../src/index.js';

@@ -117,7 +117,7 @@ for (const name of Object.keys(hearing).filter((n) => n.startsWith('parakeet')))
     ));
 
 for (const name of Object.keys(hearing).filter((n) => n.startsWith('transducer')))
-  test(`sound ${name}: the numbers of transformers for moments and what was written, and the pieces of each sound`, () =>
+  test(`sound ${name}: transformers' numbers for moments and what was written, and the pieces of each sound`, () =>
     scope(() =>
       noGrad(() => {
         const folder = familyFolder(name, (f) => f, hearing);

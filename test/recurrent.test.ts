@@ -86,7 +86,7 @@ for (const { name, device, missing } of testDevices('sim:32,sim:64')) {
         );
     });
 
-  test(`a pass is two launches a step, and two backwards, its products those of a library where there is one, on ${name}`, {
+  test(`two launches a step and two backwards, one each where a library multiplies, on ${name}`, {
     skip,
   }, () => {
     scope(() => {

@@ -34,7 +34,7 @@ test('nearest shows the elements that PyTorch shows, whose steps and places are 
       }
 });
 
-test('resized, padded and sampled pictures and their gradients are those of the CPU, which makes them of other ops', () => {
+test('resized, padded and sampled pictures and their gradients are those of the CPU, which has other ops', () => {
   const calls: Record<string, (x: Tensor, grid: Tensor) => Tensor> = {
     cubic: (x) => x.interpolate({ size: [13, 9], mode: 'bicubic' }),
     smooth: (x) => x.interpolate({ size: [3, 4], mode: 'bicubic', antialias: true }),
@@ -61,7 +61,7 @@ test('resized, padded and sampled pictures and their gradients are those of the 
   }
 });
 
-test('grids with more places than shared memory holds, and few in a large picture, go other ways to the same result', () => {
+test('grids with more places than shared memory holds, and few in a large picture, have the same results', () => {
   for (const [picture, places] of [
     [
       [3, 5, 4],

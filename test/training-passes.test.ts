@@ -116,7 +116,7 @@ for (const name of DEVICES) {
         assert.throws(() => loss.item(), /nllLoss: an index was out of range/);
       });
     for (const dtype of ['f32', 'bf16', 'f16', 'f64'] as const)
-      test(`what is dropped is what rand() would drop, in the gradient too, and draws go on behind it, ${dtype}`, () => {
+      test(`what is dropped is what rand() would drop, in the gradient too; draws go on behind it, ${dtype}`, () => {
         for (const [n, offset] of [
           [5000, 0],
           [5001, 3],

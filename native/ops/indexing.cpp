@@ -198,8 +198,8 @@ inline void raiseOne(int dtype, char* to, const char* from, bool most) {
   }
 }
 
-// scatter, scatterAdd, scatterExtreme, indexAdd: places in row-major order of the source, so the last write wins; lanes along dim are
-// independent.
+// scatter, scatterAdd, scatterExtreme, indexAdd: places in row-major order of the source, so the last write wins; lanes
+// along dim are independent.
 struct Writer {
   const char* name;
   bool add, oneIndexARow, extreme;

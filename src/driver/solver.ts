@@ -124,7 +124,10 @@ export class Solver {
     this.#workspaces = new Workspaces(device);
   }
 
-  /** Runs, and waits where that tells anything; answers what the first call that failed has found (the library's info), or 0. */
+  /**
+   * Runs, and waits where that tells anything; answers what the first call that failed has found (the library's info),
+   * or 0.
+   */
   run({ factor, m, n, batch, dtype }: Factoring, at: readonly Address[], stream: Stream): number {
     const { upper, transpose, vectors } = this.#numbers;
     const [calls, handle] = [this.#both[dtype], this.#handle];

@@ -72,7 +72,9 @@ const REACH = 32;
 const BINS = 1024;
 /** e^-d where each bin begins, and where the last one ends. */
 const AT_BIN = Float64Array.from({ length: BINS + 1 }, (_, bin) => Math.exp((-bin * REACH) / BINS));
-/** e^-d for 0 <= d < REACH, from where d's bin begins by its series: twice as fast as Math.exp, and 2 ulp off at most. */
+/**
+ * e^-d for 0 <= d < REACH, from where d's bin begins by its series: twice as fast as Math.exp, and 2 ulp off at most.
+ */
 function decay(d: number): number {
   // 32 bins a unit; numbers stand here as they are, since compilers know these alone.
   const bin = (d * 32) | 0;

@@ -18,7 +18,9 @@ import { Module } from './module.js';
 
 /** Which layers get adapters, how wide they are and how much they count. */
 export interface LoraOptions {
-  /** Names of stored layers, by their ends: ['q_proj', 'v_proj']; or all Linear layers, of numbered blocks if there are. */
+  /**
+   * Names of stored layers, by their ends: ['q_proj', 'v_proj']; or all Linear layers, of numbered blocks if there are.
+   */
   readonly targets: readonly string[] | 'all-linear';
   /** Width of the small matrices; default 8. */
   readonly rank?: number;
@@ -213,8 +215,8 @@ export class LoraAdapters {
     noGrad(() => {
       if (this.#layers.some(({ lora }) => (lora.weight as Weight) instanceof QTensor))
         throw new UnsupportedError(
-          'lora: adapters cannot be merged into quantized weights or those kept as they were stored; they serve beside ' +
-            "them, and weights loaded with { dtype: 'f32' } take them",
+          'lora: adapters cannot be merged into quantized weights or those kept as they were stored; they serve ' +
+            "beside them, and weights loaded with { dtype: 'f32' } take them",
         );
       for (const { lora } of this.#layers) {
         if (lora.merged === merged) continue;

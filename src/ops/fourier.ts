@@ -1,6 +1,6 @@
 // The discrete Fourier transform of rows as one op: what fits in a GPU's shared memory, or is made in two passes of
-// such lengths, or as a convolution where the length has a large prime. spectral.ts makes longer ones of it, and on CPUs
-// those with large primes.
+// such lengths, or as a convolution where the length has a large prime. spectral.ts makes longer ones of it, and on
+// CPUs those with large primes.
 import type { DType } from '../base/dtype.js';
 import { ArgumentError, ShapeError } from '../base/errors.js';
 import { formatShape, sameShape } from '../base/shape.js';
@@ -41,7 +41,9 @@ export interface DftParams extends Record<string, unknown> {
 }
 /** How often an element counts: those that have a mirror image twice. */
 const timesOf = ({ n, half }: DftParams, j: number): number => (half && j > 0 && 2 * j !== n ? 2 : 1);
-/** The longest rows that any device transforms at once; the largest prime divisor that CPUs take one by one, and GPUs. */
+/**
+ * The longest rows that any device transforms at once; the largest prime divisor that CPUs take one by one, and GPUs.
+ */
 export const longestDft = (dtype: DType): number => (dtype === 'f64' ? 2048 : 4096);
 export const LARGEST_PRIME = 251;
 export const LARGEST_RADIX_PRIME = 13;
@@ -106,8 +108,8 @@ function inferDft(inputs: readonly Sig[], { n, keep, real, half }: DftParams): S
     throw new ShapeError(`dft: half of ${n} is at most ${Math.floor(n / 2) + 1} elements, of real results, not ${m}`);
   if (!isOneDft(n, dtype))
     throw new ArgumentError(
-      `dft: ${n} is not one of the lengths up to ${longestDft(dtype)}, or a product of two of them, with primes up to ` +
-        `${LARGEST_RADIX_PRIME}, or one of those up to ${LONGEST_CHIRP / 2}`,
+      `dft: ${n} is not one of the lengths up to ${longestDft(dtype)}, or a product of two of them, with primes up ` +
+        `to ${LARGEST_RADIX_PRIME}, or one of those up to ${LONGEST_CHIRP / 2}`,
     );
   const out = { shape: [...shape.slice(0, -1), keep], dtype };
   return real ? [out] : [out, out];

@@ -38,7 +38,9 @@ export function readerOf(x: Tensor): ReadAt {
   };
 }
 
-/** A place along n pixels: the pixel before it, how far it is from there, and how it moves with the number in the grid. */
+/**
+ * A place along n pixels: the pixel before it, how far it is from there, and how it moves with the number in the grid.
+ */
 interface Along {
   readonly low: Tensor;
   readonly share: Tensor;

@@ -247,7 +247,8 @@ export const linalgOps = rows({
   }),
   eigh: composite({
     ...row(
-      `[ascending eigenvalues, eigenvectors as columns, their largest component positive] of (A + A^T) / 2; ${SPECTRAL}`,
+      '[ascending eigenvalues, eigenvectors as columns, their largest component positive] of (A + A^T) / 2; ' +
+        SPECTRAL,
       [{ inputs: [SPD], args: [] }],
     ),
     compose: (x: Tensor): readonly [values: Tensor, vectors: Tensor] => {

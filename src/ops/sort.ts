@@ -203,8 +203,8 @@ export const sort = rows({
     family: 'sort',
     engineParams: ['dim', 'rank', 'nan'],
     formula:
-      'the index (u32) that stands at place `rank` among those that sort x along dim, or with `nan` that of the first ' +
-      'NaN where there is one',
+      'the index (u32) that stands at place `rank` among those that sort x along dim, or with `nan` that of the ' +
+      'first NaN where there is one',
     dtypes: DTYPES,
     candle: { none: 'Candle has none of it' },
     ulp: 0,

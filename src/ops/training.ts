@@ -277,7 +277,9 @@ export const crossEntropyRow: KernelRow<any> = {
     }
   },
 };
-/** The gradient of its logits: they, class numbers, ln(sum(exp(x))), the sum of weights, the result's gradient, weights. */
+/**
+ * The gradient of its logits: they, class numbers, ln(sum(exp(x))), the sum of weights, the result's gradient, weights.
+ */
 export const classSlopesRow: KernelRow<any> = {
   ...common,
   name: 'classSlopes',
@@ -317,7 +319,9 @@ export const classSlopesRow: KernelRow<any> = {
     });
   },
 };
-/** Log-probabilities (rows, classes), class numbers and perhaps weights to the sum or mean of -x[id], and of weights. */
+/**
+ * Log-probabilities (rows, classes), class numbers and perhaps weights to the sum or mean of -x[id], and of weights.
+ */
 export const nllRow: KernelRow<any> = {
   ...common,
   name: 'nllLoss',

@@ -97,7 +97,9 @@ const clear = CHOOSE.declare({
 });
 const CHOOSE_TILE = 4096;
 
-/** The indices of the first `keep` of each sorted row: of few of a long one without sorting it. Buffers: src, indices. */
+/**
+ * The indices of the first `keep` of each sorted row: of few of a long one without sorting it. Buffers: src, indices.
+ */
 export function firstLaunch(
   elements: DType,
   rowCount: number,
@@ -154,8 +156,8 @@ export function firstLaunch(
   return { launches, scratch: starts[5] + sizes[5] };
 }
 /**
- * The index at one place of the order of each row, or with `nan` that of the first NaN where there is one. Buffers: src,
- * indices.
+ * The index at one place of the order of each row, or with `nan` that of the first NaN where there is one. Buffers:
+ * src, indices.
  */
 export function rankLaunch(
   elements: DType,

@@ -1,5 +1,6 @@
 // Factorizations: by kernels of our own (factor-own.ts), and of matrices beyond those by a vendor's library: which rows
-// that serves, and what stands before and after its calls. Matrices lie row after row here and column after column there: a symmetric one is itself, others are turned.
+// that serves, and what stands before and after its calls. Matrices lie row after row here and column after column
+// there: a symmetric one is itself, others are turned.
 import type { DType } from '../../base/dtype.js';
 import { Layout } from '../../base/layout.js';
 import { sizeOf } from '../../base/shape.js';

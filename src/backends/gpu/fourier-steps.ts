@@ -58,7 +58,9 @@ const ROOM = 65536;
 const FULL = 256;
 const threadsOf = (n: number): number => 32 * ceilDiv(n, 32);
 
-/** How rows of n elements lie in shared memory, and the threads that transform them; undefined where there is no room. */
+/**
+ * How rows of n elements lie in shared memory, and the threads that transform them; undefined where there is no room.
+ */
 export function rowsHeld(n: number, count: number, dtype: Float, device: DeviceInfo) {
   const { radices, lanes } = stepsFor(n);
   const pair = pairBytes(dtype);

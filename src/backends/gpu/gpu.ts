@@ -222,7 +222,9 @@ export class GpuBackend implements Backend {
       libraries.products = products;
     }
   }
-  /** Runs f, whose work will come again and again: of a library's algorithms for large products the quickest are kept. */
+  /**
+   * Runs f, whose work will come again and again: of a library's algorithms for large products the quickest are kept.
+   */
   measuringProducts<T>(f: () => T): T {
     const { context } = this;
     context.libraries.measuring = (bytes, use) => context.scratch(bytes, use);

@@ -47,8 +47,8 @@ const SHAPES_KEPT = 4096;
 const ownRate = ({ kind, dim }: { readonly kind: string; readonly dim: number }): number =>
   kind === 'forward' ? (dim <= 128 ? 4e14 : 1.3e14) : dim <= 128 ? 3e14 : 9e12;
 /**
- * Products whose algorithm is measured, where that is asked for: few rows by a matrix that no cache holds, for which the
- * library's first choice is up to a sixth slower than its best (decision 0013).
+ * Products whose algorithm is measured, where that is asked for: few rows by a matrix that no cache holds, for which
+ * the library's first choice is up to a sixth slower than its best (decision 0013).
  */
 const [MEASURED_ROWS, MEASURED_BYTES] = [512, 64e6];
 /** The way of a plan that is none of the library's: our own kernels. */
@@ -158,7 +158,9 @@ export class Libraries implements Served {
   get solver(): Solver | string {
     return (this.enabled && this.#open().solver) || 'there is none, or it is switched off';
   }
-  /** Runs it and waits where that tells anything; answers the number of what is wrong with the matrix, 0 for nothing. */
+  /**
+   * Runs it and waits where that tells anything; answers the number of what is wrong with the matrix, 0 for nothing.
+   */
   factor(factoring: Factoring, at: readonly Address[], stream: Stream): number {
     return (this.#open().solver as Solver).run(factoring, at, stream);
   }
@@ -168,7 +170,10 @@ export class Libraries implements Served {
     const { blas } = this.#open();
     return typeof blas !== 'string' && blas.refuses === true;
   }
-  /** Whether the product, plus what lies at `addend`, was enqueued. What a library finds that it cannot run is known for the next time. */
+  /**
+   * Whether the product, plus what lies at `addend`, was enqueued. What a library finds that it cannot run is known for
+   * the next time.
+   */
   runProduct(
     plan: GemmPlan,
     a: Address,

@@ -115,7 +115,9 @@ const asked = <K extends keyof Wanted>(wanted: Wanted, ...names: readonly K[]) =
     readonly [N in K]: ReturnType<typeof at> | 0;
   };
 
-/** Factors matrices and what is wanted of them; X of A X = B, or of A X = 1 without b. Answers where trouble is told. */
+/**
+ * Factors matrices and what is wanted of them; X of A X = B, or of A X = 1 without b. Answers where trouble is told.
+ */
 export function planLu(p: Planner, of: View, wanted: Wanted): View | undefined {
   const a = matricesOf(p, of);
   const b = wanted.b && matricesOf(p, wanted.b);

@@ -179,7 +179,10 @@ export function bilinearGradLaunch(
 }
 
 type Real = (typeof REAL_TYPES)[number];
-/** Planes [planes, h, w] shown at other places: numbers of rows and columns of the source. Buffers: src, dst, rows, cols. */
+/**
+ * Planes [planes, h, w] shown at other places: numbers of rows and columns of the source. Buffers: src, dst, rows,
+ * cols.
+ */
 export function placedLaunch(
   d: DType,
   planes: number,

@@ -44,7 +44,9 @@ const scatterAny = SCATTER.declare({
     call: `scatter_any<${add}>`,
   }),
 });
-/** The places of every index of every lane, to words: as keys for a sort, what is none as the two largest; as claims. */
+/**
+ * The places of every index of every lane, to words: as keys for a sort, what is none as the two largest; as claims.
+ */
 const overPlaces = <W extends string>(name: string, words: W) =>
   SCATTER.declare({
     each: { ids: INT_TYPES },
@@ -227,8 +229,8 @@ export interface AddedRows {
   readonly step: number;
 }
 /**
- * out[l, i, :] = x[l, i, :] and all src[l, j, :] where ids[j] is i, over contiguous out [left, dstDim, right]: indices are
- * sorted, then each place adds its run of them up in its order. Buffers: ids, x, src, dst, fault.
+ * out[l, i, :] = x[l, i, :] and all src[l, j, :] where ids[j] is i, over contiguous out [left, dstDim, right]: indices
+ * are sorted, then each place adds its run of them up in its order. Buffers: ids, x, src, dst, fault.
  */
 export function indexAddLaunch(
   ids: DType,

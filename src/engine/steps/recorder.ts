@@ -107,7 +107,8 @@ export class Recorder {
     const sheet = new Sheet(model, draws, count, first);
     const run = (): Results => scope(() => noGrad(() => step(sheet.numbers)));
     try {
-      // Everything runs once before it is recorded: tables are made, kernels are compiled and loaded, products measured.
+      // Everything runs once before it is recorded: tables are made, kernels are compiled and loaded, products
+      // measured.
       const { gpu } = model.device.backend;
       const trial = (): Promise<Results> => offThread(model, () => (gpu ? gpu.measuringProducts(run) : run()));
       const { logits, best } = draws ? await draws.device.trial(trial) : await trial();

@@ -1,5 +1,5 @@
-// LayoutLMv3: RoBERTa's layers over words with their boxes on a page and, where it is given, the page itself in patches.
-// Scores are added something for the distance in the text and on the page.
+// LayoutLMv3: RoBERTa's layers over words with their boxes on a page and, where it is given, the page itself in
+// patches. Scores are added something for the distance in the text and on the page.
 import { ArgumentError } from '../../base/errors.js';
 import { type Conv2d, conv2d, type Embedding, embedding, type LayerNorm, layerNorm } from '../../nn/layers.js';
 import { Module } from '../../nn/module.js';
@@ -78,7 +78,8 @@ class PageEye extends Module {
     const { channels, image } = this.#config;
     if (pixels.rank !== 4 || [channels, image, image].some((n, i) => pixels.shape[i + 1] !== n))
       throw new ArgumentError(
-        `encoder: pixels have shape [${pixels.shape.join(', ')}]; the model takes (batch, ${channels}, ${image}, ${image})`,
+        `encoder: pixels have shape [${pixels.shape.join(', ')}]; ` +
+          `the model takes (batch, ${channels}, ${image}, ${image})`,
       );
     const patches = this.conv.forward(pixels).flatten(2).transpose(1, 2);
     const [b, , width] = patches.shape;

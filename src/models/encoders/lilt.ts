@@ -1,5 +1,5 @@
-// LiLT: RoBERTa's layers over words, and beside them narrower ones over the words' boxes on a page. Each of the two looks
-// where both together say.
+// LiLT: RoBERTa's layers over words, and beside them narrower ones over the words' boxes on a page. Each of the two
+// looks where both together say.
 import { type Embedding, embedding, type LayerNorm, layerNorm, type Linear, linear } from '../../nn/layers.js';
 import { type Layer, Module } from '../../nn/module.js';
 import type { VarBuilder } from '../../nn/var-builder.js';

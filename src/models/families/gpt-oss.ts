@@ -1,5 +1,5 @@
-// GPT-OSS: sinks, windows on every other layer, experts with biases and clamped gates. OpenAI's privacy filter: the same
-// layers, which look both ways within their windows and sort tokens.
+// GPT-OSS: sinks, windows on every other layer, experts with biases and clamped gates. OpenAI's privacy filter: the
+// same layers, which look both ways within their windows and sort tokens.
 import type { Tensor } from '../../tensor/tensor.js';
 import type { Features } from '../decoder/features.js';
 import type { Config } from '../files/config.js';

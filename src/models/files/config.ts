@@ -7,8 +7,8 @@ export type Json = Readonly<Record<string, any>>;
 
 /**
  * Fields without effect on the numbers of inference: training, bookkeeping, tokens, speed, and biases that a family has
- * no switch for: those are there or not as their tensors are, and none of these is left over. A name may stand here only
- * if no family reads it as part of its arithmetic, or if the family that does asks for it before the check.
+ * no switch for: those are there or not as their tensors are, and none of these is left over. A name may stand here
+ * only if no family reads it as part of its arithmetic, or if the family that does asks for it before the check.
  */
 const HARMLESS = new Set(
   `model_type architectures transformers_version torch_dtype dtype _name_or_path name_or_path auto_map id2label
@@ -32,8 +32,10 @@ const HARMLESS = new Set(
   keys_to_ignore_at_inference base_model_tp_plan base_model_pp_plan language_config_name _num_labels _commit_hash
   _attn_implementation_autoset _attn_implementation_internal _flash_attn_2_enabled transformers.js_config
   transformers_js_config neftune_noise_alpha output_past xla_device eos_token_ids tie_weights_ model_max_length
-  max_sequence_length max_seq_length seq_length language label_smoothing full_attn_mod interpolate_factor use_return_dict tokenizer_name
-  tokenizer_file attention_bias mlp_bias lm_head_bias qkv_bias use_qkv_bias use_bias bias`.split(/\s+/),
+  max_sequence_length max_seq_length seq_length language label_smoothing full_attn_mod interpolate_factor
+  use_return_dict tokenizer_name tokenizer_file attention_bias mlp_bias lm_head_bias qkv_bias use_qkv_bias use_bias bias`.split(
+    /\s+/,
+  ),
 );
 
 /** Whether a field of this name may change what a model answers. */

@@ -1,6 +1,6 @@
 // Parakeet as a transducer: what was written so far goes through a recurrent network, and with the moment at hand says
-// what comes next, or that nothing does (RNN-T: then the next moment's turn comes); or besides, how many moments later to
-// go on (TDT).
+// what comes next, or that nothing does (RNN-T: then the next moment's turn comes); or besides, how many moments later
+// to go on (TDT).
 import { ArgumentError, FormatError, UnsupportedError } from '../../base/errors.js';
 import { activation } from '../../nn/activation.js';
 import { type Embedding, embedding, type Linear, linear } from '../../nn/layers.js';

@@ -1,4 +1,5 @@
-// ConvNeXt, its second version and DINOv3's: wide convolutions of each channel by itself, then feed-forwards of each place.
+// ConvNeXt, its second version and DINOv3's: wide convolutions of each channel by itself, then feed-forwards of each
+// place.
 import { activation } from '../../nn/activation.js';
 import { type Conv2d, conv2d, type LayerNorm, layerNorm, type Linear, linear } from '../../nn/layers.js';
 import { Module } from '../../nn/module.js';

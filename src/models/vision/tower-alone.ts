@@ -1,5 +1,5 @@
-// The seeing halves of CLIP and SigLIP by themselves: vectors of places, and the picture's own, in the space that it shares
-// with texts where the files have the product that leads there.
+// The seeing halves of CLIP and SigLIP by themselves: vectors of places, and the picture's own, in the space that it
+// shares with texts where the files have the product that leads there.
 import { type Linear, linear } from '../../nn/layers.js';
 import type { Tensor } from '../../tensor/tensor.js';
 import type { Config } from '../files/config.js';

@@ -1,5 +1,6 @@
 // Vision transformers: an image in patches, a class token, blocks. ViT (MSN's and MAE's, too), DeiT (a token more),
-// DINOv2 (factors, pictures of any size), BEiT (scores by distance), I-JEPA (no token but the patches); the vision halves of CLIP and SigLIP share parts.
+// DINOv2 (factors, pictures of any size), BEiT (scores by distance), I-JEPA (no token but the patches); the vision
+// halves of CLIP and SigLIP share parts.
 import { ArgumentError, UnsupportedError } from '../../base/errors.js';
 import { activation } from '../../nn/activation.js';
 import { type Conv2d, conv2d, type LayerNorm, layerNorm, type Linear, linear } from '../../nn/layers.js';
